@@ -1,0 +1,350 @@
+//! provider, model → price per token, from a file in LiteLLM's form.
+//!
+//! Prices are read from the text of their numbers and held in 10^-18 dollars, so that a cost is
+//! exact until it is rounded once, half-even, to 10^-12 dollars.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
+
+use crate::money::{DOLLAR, ROW_MAX, divide_half_even, parse_scaled};
+
+/// Digits after the point of a price per token.
+const PRICE_SCALE: u32 = 18;
+/// A price of a dollar per token and more is a mistake of units.
+const PRICE_MAX: i128 = 10_i128.pow(PRICE_SCALE);
+
+/// Dollars per token, scaled by 10^18.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Price {
+    pub input: i128,
+    pub output: i128,
+    pub cache_read: Option<i128>,
+    pub cache_write: Option<i128>,
+    pub cache_write_1h: Option<i128>,
+}
+
+/// Tokens of one attempt, as MONEY counts them: input includes cached and cache-write tokens,
+/// cache-write tokens include those of one hour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tokens {
+    pub input: i64,
+    pub cached: i64,
+    pub cache_write: i64,
+    pub cache_write_1h: i64,
+    pub output: i64,
+}
+
+impl Price {
+    /// Tokens at these prices, in 10^-12 dollars; `None` where it does not fit a row.
+    ///
+    /// Without a price of its own, a cached token costs as much as any input token. Parts that
+    /// exceed the whole make no sense: then all input is priced as plain input.
+    #[must_use]
+    pub fn cost(&self, tokens: Tokens) -> Option<i128> {
+        let Tokens {
+            input,
+            cached,
+            mut cache_write,
+            mut cache_write_1h,
+            output,
+        } = tokens;
+        // Some count one-hour writes within the writes, some beside them.
+        if cache_write_1h > cache_write {
+            cache_write = cache_write.saturating_add(cache_write_1h);
+        }
+        let parts = cached.saturating_add(cache_write);
+        let (cached, write) = if parts > input {
+            (0, 0)
+        } else {
+            (cached, cache_write)
+        };
+        if write == 0 {
+            cache_write_1h = 0;
+        }
+        let plain = input - cached - write;
+        let write_price = self.cache_write.unwrap_or(self.input);
+        let terms = [
+            (plain, self.input),
+            (cached, self.cache_read.unwrap_or(self.input)),
+            (write - cache_write_1h, write_price),
+            (cache_write_1h, self.cache_write_1h.unwrap_or(write_price)),
+            (output, self.output),
+        ];
+        let mut sum = 0_i128;
+        for (count, price) in terms {
+            sum = sum.checked_add(i128::from(count).checked_mul(price)?)?;
+        }
+        let cost = divide_half_even(sum, PRICE_MAX / DOLLAR);
+        (cost <= ROW_MAX).then_some(cost)
+    }
+}
+
+/// Prices by model, with the version that rows name.
+#[derive(Clone, Debug)]
+pub struct Prices {
+    by_model: HashMap<String, Price>,
+    version: String,
+}
+
+/// A price file that can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PriceError {
+    #[error("not a price file in LiteLLM's form: an object of models is wanted")]
+    NotAnObject(#[source] serde_json::Error),
+    #[error("the price file has no model with a price; is it the right file?")]
+    Empty,
+    #[error("`{model}`: `{key}` is {value}: a price per token from 0 to below 1 dollar is wanted")]
+    BadPrice {
+        model: String,
+        key: &'static str,
+        value: String,
+    },
+}
+
+#[derive(Deserialize)]
+struct Entry<'a> {
+    #[serde(borrow)]
+    input_cost_per_token: Option<&'a RawValue>,
+    #[serde(borrow)]
+    output_cost_per_token: Option<&'a RawValue>,
+    #[serde(borrow)]
+    cache_read_input_token_cost: Option<&'a RawValue>,
+    #[serde(borrow)]
+    cache_creation_input_token_cost: Option<&'a RawValue>,
+    #[serde(borrow)]
+    cache_creation_input_token_cost_above_1hr: Option<&'a RawValue>,
+}
+
+const BUILT_IN: &str = include_str!("../../data/prices.json");
+
+impl Prices {
+    /// The small table that is built in; its sources and date stand in the file.
+    ///
+    /// # Panics
+    /// Never: a test reads the same file.
+    #[must_use]
+    pub fn built_in() -> Self {
+        #[expect(
+            clippy::expect_used,
+            reason = "the file is part of the program, and tested"
+        )]
+        Self::read(BUILT_IN, "built-in").expect("the built-in price table is valid")
+    }
+
+    /// Reads a file in the form of LiteLLM's `model_prices_and_context_window.json`. `name`
+    /// begins the version.
+    ///
+    /// # Errors
+    /// The file is no such object, has no prices, or one that is impossible.
+    pub fn read(json: &str, name: &str) -> Result<Self, PriceError> {
+        let entries: HashMap<String, &RawValue> =
+            serde_json::from_str(json).map_err(PriceError::NotAnObject)?;
+        let mut by_model = HashMap::new();
+        for (model, entry) in entries {
+            // LiteLLM's file begins with a sample; keys that begin with `_` are remarks of ours.
+            if model == "sample_spec" || model.starts_with('_') {
+                continue;
+            }
+            let Ok(entry) = serde_json::from_str::<Entry<'_>>(entry.get()) else {
+                continue;
+            };
+            if let Some(price) = entry.price(&model)? {
+                by_model.insert(model, price);
+            }
+        }
+        if by_model.is_empty() {
+            return Err(PriceError::Empty);
+        }
+        let hash = Sha256::digest(json.as_bytes());
+        let hash: String = hash[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self {
+            by_model,
+            version: format!("{name}-{hash}"),
+        })
+    }
+
+    /// The price of a model: by its exact name, else by `provider/model`. `None` is unpriced,
+    /// which is never zero.
+    #[must_use]
+    pub fn get(&self, provider: &str, model: &str) -> Option<&Price> {
+        self.by_model.get(model).or_else(|| {
+            if provider.is_empty() {
+                return None;
+            }
+            self.by_model.get(&format!("{provider}/{model}"))
+        })
+    }
+
+    /// The name and eight hex digits of the hash of the file.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+}
+
+impl Entry<'_> {
+    fn price(&self, model: &str) -> Result<Option<Price>, PriceError> {
+        let read = |value: Option<&RawValue>, key| match value.map(RawValue::get) {
+            None | Some("null") => Ok(None),
+            Some(text) => {
+                let price = parse_scaled(text.trim_matches('"'), PRICE_SCALE).ok();
+                let bad = || PriceError::BadPrice {
+                    model: model.into(),
+                    key,
+                    value: text.into(),
+                };
+                price
+                    .filter(|price| (0..PRICE_MAX).contains(price))
+                    .map(Some)
+                    .ok_or_else(bad)
+            }
+        };
+        let input = read(self.input_cost_per_token, "input_cost_per_token")?;
+        let output = read(self.output_cost_per_token, "output_cost_per_token")?;
+        let (Some(input), Some(output)) = (input, output) else {
+            return Ok(None);
+        };
+        Ok(Some(Price {
+            input,
+            output,
+            cache_read: read(
+                self.cache_read_input_token_cost,
+                "cache_read_input_token_cost",
+            )?,
+            cache_write: read(
+                self.cache_creation_input_token_cost,
+                "cache_creation_input_token_cost",
+            )?,
+            cache_write_1h: read(
+                self.cache_creation_input_token_cost_above_1hr,
+                "cache_creation_input_token_cost_above_1hr",
+            )?,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"{
+        "sample_spec": {"input_cost_per_token": 9, "output_cost_per_token": 9},
+        "_about": {"date": "2026-11-30"},
+        "plain": {"input_cost_per_token": 1e-06, "output_cost_per_token": "0.000002"},
+        "acme/routed": {"input_cost_per_token": 5e-7, "output_cost_per_token": 0},
+        "cached": {"input_cost_per_token": 3e-06, "output_cost_per_token": 1.5e-05,
+                   "cache_read_input_token_cost": 3e-07, "cache_creation_input_token_cost": 3.75e-06,
+                   "cache_creation_input_token_cost_above_1hr": 6e-06},
+        "fine": {"input_cost_per_token": 1.25e-14, "output_cost_per_token": 0},
+        "image": {"output_cost_per_image": 0.04}
+    }"#;
+
+    fn cost(model: &str, tokens: Tokens) -> Option<i128> {
+        Prices::read(FILE, "test")
+            .unwrap()
+            .get("", model)
+            .unwrap()
+            .cost(tokens)
+    }
+
+    #[test]
+    fn tokens_times_prices_are_exact() {
+        // 1,000 × $0.000001 + 500 × $0.000002 = $0.002
+        let tokens = Tokens {
+            input: 1_000,
+            output: 500,
+            ..Tokens::default()
+        };
+        assert_eq!(cost("plain", tokens), Some(2_000_000_000));
+        // 1,000 input, of which 600 cached, 300 written, of those 100 for an hour; 10 output:
+        // 100 × 3e-6 + 600 × 3e-7 + 200 × 3.75e-6 + 100 × 6e-6 + 10 × 1.5e-5 = 0.00198
+        let tokens = Tokens {
+            input: 1_000,
+            cached: 600,
+            cache_write: 300,
+            cache_write_1h: 100,
+            output: 10,
+        };
+        assert_eq!(cost("cached", tokens), Some(1_980_000_000));
+    }
+
+    #[test]
+    fn a_cost_is_rounded_once_and_half_even() {
+        // 1.25e-14 dollars a token: 40 tokens are 0.5 of 10^-12, 120 are 1.5.
+        let of = |input| {
+            cost(
+                "fine",
+                Tokens {
+                    input,
+                    ..Tokens::default()
+                },
+            )
+        };
+        assert_eq!([of(40), of(120), of(41)], [Some(0), Some(2), Some(1)]);
+    }
+
+    #[test]
+    fn parts_above_the_whole_are_priced_as_input() {
+        let tokens = Tokens {
+            input: 10,
+            cached: 50,
+            ..Tokens::default()
+        };
+        assert_eq!(cost("cached", tokens), Some(30_000_000));
+    }
+
+    #[test]
+    fn a_cost_beyond_a_row_is_none() {
+        let tokens = Tokens {
+            input: i64::MAX / 2,
+            ..Tokens::default()
+        };
+        assert_eq!(cost("plain", tokens), None);
+    }
+
+    #[test]
+    fn models_are_found_by_exact_name_or_with_their_provider() {
+        let prices = Prices::read(FILE, "test").unwrap();
+        assert!(prices.get("acme", "routed").is_some());
+        assert!(prices.get("", "acme/routed").is_some());
+        for (provider, model) in [
+            ("", "routed"),
+            ("", "sample_spec"),
+            ("", "image"),
+            ("", "Plain"),
+            ("", "plain-2407"),
+        ] {
+            assert!(prices.get(provider, model).is_none(), "{model}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_none_says_so() {
+        assert!(matches!(
+            Prices::read("[]", "x"),
+            Err(PriceError::NotAnObject(_))
+        ));
+        assert!(matches!(Prices::read("{}", "x"), Err(PriceError::Empty)));
+        let bad = r#"{"m": {"input_cost_per_token": 3, "output_cost_per_token": 1}}"#;
+        let error = Prices::read(bad, "x").unwrap_err().to_string();
+        assert!(
+            error.contains("`m`: `input_cost_per_token` is 3"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_built_in_table_prices_the_well_known() {
+        let prices = Prices::built_in();
+        for (provider, model) in [
+            ("openai", "gpt-4o-mini"),
+            ("anthropic", "claude-sonnet-4-5"),
+            ("gemini", "gemini-2.5-flash"),
+        ] {
+            assert!(prices.get(provider, model).is_some(), "{model}");
+        }
+    }
+}

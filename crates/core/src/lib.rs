@@ -1,0 +1,20 @@
+//! records → [`decode`] → [`batch`] → [`step`] and [`derive`] → rows: the pure middle of retrytoll.
+//!
+//! No clock, no I/O, no async, no Arrow. Facts come in by the batch, orders go out. The words are
+//! those of the event: a *request* has *operations*, an operation has *attempts*, an attempt is
+//! one *event*.
+
+pub mod batch;
+pub mod bill;
+pub mod class;
+pub mod column;
+pub mod decode;
+pub mod derive;
+pub mod dictionary;
+pub mod field;
+pub mod money;
+pub mod prompt;
+pub mod secret;
+pub mod seen;
+pub mod step;
+pub mod timestamp;
