@@ -1,0 +1,16 @@
+//! [`EventBatch`] and [`Derived`] → Arrow, without a copy → one Parquet file per date and flush.
+//!
+//! The *schema* is the table's: what readers see. The *layout* is how a file holds it: dictionary
+//! arrays for words, encodings per column.
+//!
+//! [`EventBatch`]: retrytoll_core::batch::EventBatch
+//! [`Derived`]: retrytoll_core::derive::Derived
+
+mod columns;
+mod files;
+mod schema;
+mod stats;
+
+pub use columns::{Encoded, Versions, encode};
+pub use files::{FileLimits, FlushFiles, WrittenFile, date_text};
+pub use schema::{SCHEMA_MAJOR, attempts_schema, writer_properties};

@@ -1,0 +1,178 @@
+//! The loop around one commit: put, read what is there, decide, act.
+
+use deltalake::kernel::Action;
+use deltalake::logstore::CommitOrBytes;
+use uuid::Uuid;
+
+use super::{Committed, FLUSH_AGE_MS_MAX, Writer};
+use crate::error::{Cause, LakeError};
+use crate::log::{Author, Entry, entries_after, entry_bytes};
+use crate::replay;
+use crate::retry::Retry;
+use crate::settle::{Conflict, Decision, Pending, settle};
+
+/// A commit on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Commit {
+    pub id: Uuid,
+    pub by: Author,
+    pub pending: Pending,
+    pub actions: Vec<Action>,
+    /// When its first file was begun, ms; `None` without files.
+    pub began_ms: Option<i64>,
+}
+
+/// How a commit ended, other than by an error.
+pub(super) enum Settled {
+    Committed(Committed),
+    /// Stale; the base is the head.
+    Replan(Conflict),
+}
+
+impl Writer {
+    /// Carries a commit out. After an error that ends ownership, nothing is owned.
+    pub(super) async fn settled(&mut self, commit: Commit) -> Result<Settled, LakeError> {
+        let result = self.put_until_settled(&commit).await;
+        if result.as_ref().is_err_and(LakeError::ends_ownership) {
+            self.drop_ownership();
+        }
+        result
+    }
+
+    async fn put_until_settled(&mut self, commit: &Commit) -> Result<Settled, LakeError> {
+        let bytes = entry_bytes(&commit.by, self.clock.now_ms(), &commit.actions)?;
+        let mut retry = Retry::begin(self.limits.retry, self.clock.clone());
+        loop {
+            self.check_age(commit)?;
+            let version = self.state.version + 1;
+            let stale = self.base_age_ms() > self.limits.base_age_ms_max;
+            let read_ms = self.clock.now_ms();
+            let mut answer: Option<Cause> = None;
+            // A put that got no answer may still arrive: whatever happens, that version is
+            // settled first, and by the same bytes.
+            if !stale {
+                let bytes = CommitOrBytes::LogBytes(bytes.clone());
+                match self
+                    .table
+                    .log()
+                    .write_commit_entry(version, bytes, commit.id)
+                    .await
+                {
+                    Ok(()) => return self.landed(commit, version, read_ms).await,
+                    Err(e) => answer = Some(e.into()),
+                }
+            }
+            let entries = match self.read_after_base(stale).await {
+                Ok(entries) => entries,
+                Err(e) if e.ends_ownership() => return Err(e),
+                Err(e) => {
+                    retry
+                        .wait(version, answer.unwrap_or_else(|| e.into()))
+                        .await?;
+                    continue;
+                }
+            };
+            match settle(&commit.pending, &entries) {
+                Decision::Success { version } => {
+                    return self.landed(commit, version, read_ms).await;
+                }
+                Decision::Fenced(fence) => return Err(LakeError::Fenced(Box::new(fence))),
+                Decision::ProtocolChanged { version } => {
+                    return Err(LakeError::ProtocolChanged { version });
+                }
+                Decision::MoveBase { reload_schema, .. } => {
+                    self.move_base(&entries, read_ms, reload_schema)?;
+                }
+                Decision::Replan { why, .. } => {
+                    self.move_base(&entries, read_ms, true)?;
+                    return Ok(Settled::Replan(why));
+                }
+                Decision::PutAgain => {
+                    self.base_read_ms = read_ms;
+                    if let Some(answer) = answer {
+                        retry.wait(version, answer).await?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Our entry is at `version`, which follows the base.
+    async fn landed(
+        &mut self,
+        commit: &Commit,
+        version: u64,
+        read_ms: i64,
+    ) -> Result<Settled, LakeError> {
+        let entry = Entry::from_actions(version, commit.actions.clone())
+            .map_err(|reason| LakeError::BadEntry { version, reason })?;
+        self.state.apply(&entry);
+        self.base_read_ms = read_ms;
+        self.table.sync_entry(version).await;
+        Ok(Settled::Committed(Committed {
+            version,
+            commit_id: commit.pending.commit_id.clone(),
+        }))
+    }
+
+    fn move_base(
+        &mut self,
+        entries: &[Entry],
+        read_ms: i64,
+        reload_schema: bool,
+    ) -> Result<(), LakeError> {
+        for entry in entries {
+            self.state.apply(entry);
+        }
+        self.base_read_ms = read_ms;
+        if reload_schema {
+            self.table
+                .spec()
+                .check(&self.table.location(), &self.state)?;
+        }
+        Ok(())
+    }
+
+    /// The entries after the base. After an old base a missing entry need not be the head: it
+    /// may have been cleaned up, so the folder is listed.
+    async fn read_after_base(&self, stale: bool) -> Result<Vec<Entry>, LakeError> {
+        let base = self.state.version;
+        let head = match stale {
+            true => replay::survey(&self.table)
+                .await?
+                .map_or(0, |survey| survey.head),
+            false => base,
+        };
+        let entries = entries_after(self.table.log(), base).await?;
+        if base + (entries.len() as u64) < head {
+            return Err(LakeError::BaseLost { base, head });
+        }
+        Ok(entries)
+    }
+
+    fn base_age_ms(&self) -> i64 {
+        self.clock.now_ms() - self.base_read_ms
+    }
+
+    fn check_age(&self, commit: &Commit) -> Result<(), LakeError> {
+        let limit_ms = FLUSH_AGE_MS_MAX;
+        match commit
+            .began_ms
+            .map(|began_ms| self.clock.now_ms() - began_ms)
+        {
+            Some(age_ms) if age_ms > limit_ms => Err(LakeError::FlushTooOld { age_ms, limit_ms }),
+            _ => Ok(()),
+        }
+    }
+
+    /// A writer that owns nothing has nothing to be fenced from: it may begin at the head
+    /// without looking at what lies between.
+    pub(super) async fn read_from_head_if_free(&mut self) -> Result<(), LakeError> {
+        if self.owned.is_empty() && self.in_flush.is_empty() && self.leader.is_none() {
+            let read_ms = self.clock.now_ms();
+            self.state = self.table.check().await?;
+            self.base_read_ms = read_ms;
+        }
+        Ok(())
+    }
+}
