@@ -1,0 +1,319 @@
+//! `retrytoll ingest FILE…`: files or stdin → the lake, each event once.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use anyhow::{Context as _, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use retrytoll_core::batch::SourceId;
+use retrytoll_core::derive::Tables;
+use retrytoll_core::step::Progress;
+use retrytoll_lake::{Clock, Table};
+use tokio::runtime::Runtime;
+
+use crate::cli::{Settings, World};
+use crate::clock::{Stopwatch, now_ms};
+use crate::config::{Config, Need};
+use crate::exit::{Exit, Stop};
+use crate::files::{FileSource, Lines, identify, open};
+use crate::lake;
+use crate::outlet::DeadLetterOutlet;
+use crate::pipeline::{
+    Fact, FileMark, Order, ReadCounts, Reader, SourceRecord, Stage, Starts, WriteSummary, bounded,
+};
+
+/// Read files of retry-decision events into the lake
+///
+/// JSON lines, plain or compressed by gzip or zstd; "-" is stdin. A file that was read before goes
+/// on where it ended, so that each event is there once, however often it is read.
+#[derive(Debug, clap::Args)]
+pub struct IngestArgs {
+    /// Files to read, in this order; "-" is stdin
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The source's name, in place of one made of the file's first record; stdin needs one
+    /// (source.name)
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
+    /// Append lines that are no events to this file (dead_letters.file)
+    #[arg(long, value_name = "FILE")]
+    dead_letters: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// What all files came to.
+#[derive(Default)]
+struct Total {
+    files: u64,
+    bytes_read: u64,
+    read: ReadCounts,
+    written: WriteSummary,
+}
+
+/// Runs the command.
+pub fn run(args: &IngestArgs, world: &mut World) -> anyhow::Result<Exit> {
+    let config = args.settings.load(None, Need::Lake, world)?;
+    let given = args.source.clone().or_else(|| config.source_name.clone());
+    if given.is_some() && args.files.len() > 1 {
+        let message = "one name can't stand for several files";
+        bail!(Stop::usage(message, "leave --source away, or read one file at a time"));
+    }
+    let root = lake::local_root(&config)?;
+    let letters = args.dead_letters.clone().or_else(|| config.dead_letters.file.clone());
+    let letters = letters.unwrap_or_else(|| root.join("dead-letters.jsonl"));
+    let ingest = Ingest {
+        tables: lake::tables(&config)?,
+        runtime: Runtime::new().context("cannot start the runtime")?,
+        clock: Clock::new(now_ms),
+        config,
+        root,
+        letters,
+    };
+    let watch = Stopwatch::start();
+    let bar = progress_bar(&args.files, world.err_is_terminal);
+    let mut total = Total::default();
+    for path in &args.files {
+        bar.set_message(path.display().to_string());
+        ingest.file(path, given.as_deref(), &bar, &mut total)?;
+    }
+    bar.finish_and_clear();
+    ingest.tidy()?;
+    tell(&ingest, &total, watch.elapsed().as_secs_f64(), world)?;
+    Ok(Exit::Fine)
+}
+
+struct Ingest {
+    config: Config,
+    root: PathBuf,
+    letters: PathBuf,
+    tables: Arc<Tables>,
+    runtime: Runtime,
+    clock: Clock,
+}
+
+impl Ingest {
+    fn file(
+        &self,
+        path: &Path,
+        given: Option<&str>,
+        bar: &ProgressBar,
+        total: &mut Total,
+    ) -> anyhow::Result<()> {
+        let table = self.runtime.block_on(lake::open_attempts(&self.root, &self.clock))?;
+        let group = "ingest";
+        let writer = self.runtime.block_on(lake::open_writer(table, group, &self.clock))?;
+        let known = writer.state().positions();
+        let Some(file) = identify(path, given, &known)? else {
+            tracing::info!(path = %path.display(), "nothing in it");
+            return Ok(());
+        };
+        let source = SourceId(file.name.as_str().into());
+        let (outlet, inlet) = bounded(self.config.limits.batches_bytes);
+        let (orders, ordered) = sync_channel(64);
+        let mut settings = lake::write_settings(&self.config, source.clone(), &self.tables);
+        settings.restarts = false;
+        let stage = Stage::new(
+            settings,
+            writer,
+            self.root.join(lake::ATTEMPTS),
+            FileStarts,
+            DeadLetterOutlet::file(&self.letters)?,
+            self.clock.clone(),
+            self.runtime.handle().clone(),
+            orders,
+        );
+        let limits = lake::read_limits(&self.config);
+        let mut reader = Reader::new(source, Arc::clone(&self.tables), limits, outlet);
+        let (read, written) = std::thread::scope(|scope| {
+            let writing = scope.spawn(move || stage.run(&inlet));
+            let read = read_file(&file, &known, &mut reader, &ordered, bar);
+            // A reader that failed must not leave the other waiting.
+            let counts = reader.counts;
+            drop(reader);
+            let written = writing.join().map_err(|_| anyhow::anyhow!("the writing stage broke"));
+            (read.map(|bytes| (bytes, counts)), written)
+        });
+        let written = written??;
+        let (bytes, counts) = read?;
+        total.add(bytes, counts, written);
+        Ok(())
+    }
+
+    /// A lake without a topic has no leader that would tidy it.
+    fn tidy(&self) -> anyhow::Result<()> {
+        let table = self.runtime.block_on(lake::open_attempts(&self.root, &self.clock))?;
+        self.runtime.block_on(keep(&table, &self.clock))
+    }
+}
+
+/// Checkpoint and log clean-up; a failure is a warning, since all rows are there.
+async fn keep(table: &Table, clock: &Clock) -> anyhow::Result<()> {
+    let head = table.check().await?.version;
+    if let Err(error) = retrytoll_lake::maintain::keep_log(table, head, clock.now_ms()).await {
+        tracing::warn!(error = %error, "the log was not tidied; the next run tries again");
+    }
+    Ok(())
+}
+
+/// A file starts at its first line, and no line of it goes away.
+struct FileStarts;
+
+impl Starts for FileStarts {
+    fn first(&self, _: i32, _: bool) -> anyhow::Result<i64> {
+        Ok(0)
+    }
+
+    fn checked(&self, _: i32, position: Progress) -> anyhow::Result<Progress> {
+        Ok(position)
+    }
+}
+
+/// Reads a file to its end; gives the bytes of its lines.
+fn read_file(
+    file: &FileSource,
+    known: &std::collections::BTreeMap<retrytoll_lake::SourcePartition, retrytoll_lake::Position>,
+    reader: &mut Reader,
+    orders: &Receiver<Order>,
+    bar: &ProgressBar,
+) -> anyhow::Result<u64> {
+    reader.outlet.send_blocking(Fact::Assigned(vec![0]))?;
+    let from = loop {
+        match orders.recv() {
+            Ok(Order::Read(positions)) => match positions.first() {
+                Some((_, progress)) => break *progress,
+                None => bail!("the lake told no position"),
+            },
+            // The writing stage tells why.
+            Ok(Order::Stop) | Err(_) => return Ok(0),
+            Ok(_) => {}
+        }
+    };
+    reader.begin(0, from);
+    let partition = retrytoll_lake::SourcePartition::new(file.name.as_str(), 0);
+    let digest = known.get(&partition).and_then(|position| position.digest);
+    let mut lines = open(&file.path)
+        .with_context(|| format!("cannot read {}", file.path.display()))?;
+    let bytes = read_lines(&mut lines, from, digest, reader, bar)
+        .with_context(|| format!("while reading {}", file.path.display()))?;
+    let now_ms = now_ms();
+    reader.reached_end(0, 0, now_ms);
+    reader.outlet.wait()?;
+    reader.close_all(now_ms)?;
+    reader.outlet.wait()?;
+    reader.outlet.send_blocking(Fact::End)?;
+    Ok(bytes)
+}
+
+fn read_lines(
+    lines: &mut Lines,
+    from: Progress,
+    digest: Option<i64>,
+    reader: &mut Reader,
+    bar: &ProgressBar,
+) -> anyhow::Result<u64> {
+    let mut bytes = 0;
+    let mut at_known = from.next == 0 || digest.is_none();
+    let mut done = 0;
+    let mut now = now_ms();
+    while let Some(line) = lines.next_line()? {
+        let number = line.number;
+        bytes += line.bytes.len() as u64 + 1;
+        if number % 1_024 == 0 {
+            bar.inc(bytes - done);
+            done = bytes;
+            now = now_ms();
+        }
+        let is_blank = line.bytes.trim_ascii().is_empty();
+        // A last line that is still being written is left for next time.
+        let is_cut = !line.is_ended && !is_json(line.bytes);
+        if is_cut && !is_blank {
+            break;
+        }
+        if number >= from.low {
+            reader.outlet.wait()?;
+            reader.file = Some(FileMark { digest: line.digest, done: false });
+            let payload = (!is_blank).then_some(line.bytes);
+            reader.record(
+                &SourceRecord { partition: 0, offset: number, timestamp_ms: None, payload },
+                now,
+            )?;
+        }
+        if !at_known && number + 1 == from.next {
+            at_known = true;
+            if digest != Some(line.digest) {
+                bail!(
+                    "its first {} lines are not those that were read before; give it another \
+                     name with --source NAME",
+                    from.next
+                );
+            }
+        }
+    }
+    if !at_known {
+        bail!(
+            "it ends before the {} lines that were read already; give it another name with \
+             --source NAME",
+            from.next
+        );
+    }
+    if let Some(mark) = &mut reader.file {
+        mark.done = true;
+    }
+    Ok(bytes)
+}
+
+/// Whether a line without its end is a whole JSON text.
+fn is_json(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
+}
+
+impl Total {
+    fn add(&mut self, bytes: u64, read: ReadCounts, written: WriteSummary) {
+        self.files += 1;
+        self.bytes_read += bytes;
+        self.read.records += read.records;
+        self.read.duplicates += read.duplicates;
+        self.read.replayed += read.replayed;
+        self.read.dead_letters += read.dead_letters;
+        self.written.rows += written.rows;
+        self.written.files += written.files;
+        self.written.bytes += written.bytes;
+        self.written.commits += written.commits;
+        self.written.version = written.version.or(self.written.version);
+    }
+}
+
+fn progress_bar(files: &[PathBuf], is_terminal: bool) -> ProgressBar {
+    if !is_terminal {
+        return ProgressBar::hidden();
+    }
+    let length = |path: &PathBuf| std::fs::metadata(path).map_or(0, |found| found.len());
+    let bar = ProgressBar::new(files.iter().map(length).sum());
+    let style = "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {msg}";
+    if let Ok(style) = ProgressStyle::with_template(style) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn tell(ingest: &Ingest, total: &Total, seconds: f64, world: &mut World) -> anyhow::Result<()> {
+    let err = &mut world.err;
+    let read = &total.read;
+    writeln!(
+        err,
+        "{} new attempts from {} in {seconds:.1} s; {} duplicates, {} dead letters",
+        total.written.rows,
+        if total.files == 1 { "1 file".to_owned() } else { format!("{} files", total.files) },
+        read.duplicates,
+        read.dead_letters,
+    )?;
+    if read.dead_letters > 0 {
+        writeln!(err, "dead letters: {}", ingest.letters.display())?;
+    }
+    writeln!(err, "lake: {}", ingest.root.display())?;
+    writeln!(err, "next: retrytoll report --lake {}", ingest.root.display())?;
+    Ok(())
+}

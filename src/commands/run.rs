@@ -1,0 +1,121 @@
+//! `retrytoll run`: a topic → the lake, until it is told to stop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+
+use anyhow::Context as _;
+use retrytoll_core::batch::SourceId;
+use retrytoll_core::derive::Tables;
+use retrytoll_lake::Clock;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::{Settings, TopicFlags, World};
+use crate::clock::now_ms;
+use crate::config::kafka::Kafka;
+use crate::config::{Config, Need};
+use crate::exit::{Exit, Stop};
+use crate::kafka::{DeadLetterTopic, SourceSettings, connect, consumer_config, read_topic};
+use crate::lake;
+use crate::outlet::DeadLetterOutlet;
+use crate::pipeline::{ReadCounts, Reader, Stage, WriteSummary, bounded};
+
+/// Read a topic of retry-decision events into the lake, continuously
+///
+/// Each event is there once, whatever happens to this process. Instances of one group share the
+/// topic's partitions. SIGTERM and SIGINT commit what was read and end it within seconds.
+#[derive(Debug, clap::Args)]
+pub struct RunArgs {
+    /// End when the whole topic has been read, in place of waiting for more
+    #[arg(long)]
+    until_end: bool,
+    #[command(flatten)]
+    settings: Settings,
+    #[command(flatten)]
+    topic: TopicFlags,
+}
+
+/// Runs the command.
+pub fn run(args: &RunArgs, world: &mut World) -> anyhow::Result<Exit> {
+    let config = args.settings.load(Some(&args.topic), Need::Kafka, world)?;
+    let Some(kafka) = config.kafka.clone() else {
+        return Err(Stop::usage("no topic is configured", "set kafka.bootstrap and kafka.topic").into());
+    };
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let stop = Arc::new(AtomicBool::new(false));
+    stop_on_signals(&runtime, &stop)?;
+    let tables = lake::tables(&config)?;
+    let (read, written) = pipeline(&config, &kafka, tables, &runtime, &stop, args.until_end)?;
+    tracing::info!(
+        records = read.records,
+        rows = written.rows,
+        duplicates = read.duplicates,
+        dead_letters = read.dead_letters,
+        commits = written.commits,
+        "stopped"
+    );
+    Ok(Exit::Fine)
+}
+
+/// The first signal ends the run in order; the process's default does the rest on a second one.
+fn stop_on_signals(runtime: &Runtime, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    let _guard = runtime.enter();
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
+    let stop = Arc::clone(stop);
+    runtime.spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping: committing what was read");
+        stop.store(true, Ordering::Release);
+    });
+    Ok(())
+}
+
+/// Both stages of one instance, until `stop`, the end of the topic where asked, or an error.
+pub fn pipeline(
+    config: &Config,
+    kafka: &Kafka,
+    tables: Arc<Tables>,
+    runtime: &Runtime,
+    stop: &AtomicBool,
+    until_end: bool,
+) -> anyhow::Result<(ReadCounts, WriteSummary)> {
+    let root = lake::local_root(config)?;
+    let clock = Clock::new(now_ms);
+    let (starts, source, partitions) = connect(kafka)?;
+    tracing::info!(source, partitions, lake = %root.display(), "reading");
+    let source = SourceId(source.into());
+    let table = runtime.block_on(lake::open_attempts(&root, &clock))?;
+    let writer = runtime.block_on(lake::open_writer(table, &kafka.group, &clock))?;
+    let letters = DeadLetterTopic::new(kafka.client(), kafka.dead_letter_topic.clone())?;
+    let (outlet, inlet) = bounded(config.limits.batches_bytes);
+    let (orders, ordered) = sync_channel(64);
+    let stage = Stage::new(
+        lake::write_settings(config, source.clone(), &tables),
+        writer,
+        root.join(lake::ATTEMPTS),
+        starts,
+        DeadLetterOutlet::Topic(letters),
+        clock.clone(),
+        runtime.handle().clone(),
+        orders,
+    );
+    let reader = Reader::new(source, tables, lake::read_limits(config), outlet);
+    let settings = SourceSettings {
+        client: consumer_config(kafka, config),
+        topic: kafka.topic.clone(),
+        until_end,
+    };
+    let (read, written) = std::thread::scope(|scope| {
+        let writing = scope.spawn(move || stage.run(&inlet));
+        // The reader ends here: its end of the channel goes with it, and the writer follows.
+        let read = read_topic(&settings, reader, &ordered, &clock, stop).map(|reader| reader.counts);
+        (read, writing.join().map_err(|_| anyhow::anyhow!("the writing stage broke")))
+    });
+    let written = written??;
+    Ok((read?, written))
+}

@@ -1,0 +1,72 @@
+//! Each key → its value and where it came from.
+
+use super::kafka;
+use super::key::{Key, Kind, Preset, Value};
+use super::raw::{Entry, RawConfig, Typed};
+use super::table::{KEYS, OPEN, find};
+use super::units::{show_duration, show_size};
+
+/// One line of `check --show`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// `section.name`.
+    pub key: String,
+    pub value: String,
+    /// A file and line, a variable, a flag, or `default`.
+    pub origin: String,
+}
+
+/// Every key in the table's order, then the user's own names. Secrets are not shown.
+#[must_use]
+pub fn show(raw: &RawConfig) -> Vec<Shown> {
+    let mut all = Vec::new();
+    for (place, key) in KEYS.iter().enumerate() {
+        all.push(shown(key, raw.at(place), raw));
+    }
+    for open in OPEN {
+        for (name, entry) in raw.open(open.prefix) {
+            let secret = open.prefix == "kafka.properties" && kafka::is_secret(name);
+            let value = if secret { HIDDEN.into() } else { format!("{:?}", entry.typed.to_string()) };
+            let key = format!("{}.{name}{}", open.prefix, open.suffix);
+            all.push(Shown { key, value, origin: entry.origin.to_string() });
+        }
+    }
+    all
+}
+
+const HIDDEN: &str = "(set, not shown)";
+
+fn shown(key: &Key, entry: Option<&Entry>, raw: &RawConfig) -> Shown {
+    let origin = entry.map_or_else(|| "default".into(), |entry| entry.origin.to_string());
+    let value = match (entry, key.preset) {
+        (Some(_), _) if key.kind == Kind::Secret => HIDDEN.into(),
+        (Some(entry), _) => match key.read(&entry.typed) {
+            Ok(value) => canonical(key, &value),
+            Err((problem, _)) => format!("{:?} {problem}", entry.typed.to_string()),
+        },
+        (None, Preset::Is(text)) => match key.read(&Typed::One(text.into())) {
+            Ok(value) => canonical(key, &value),
+            Err((problem, _)) => problem,
+        },
+        (None, Preset::Follows(text)) => match find("kafka.topic").and_then(|at| raw.at(at)) {
+            Some(topic) => format!("{:?}", text.replace("<topic>", &topic.typed.to_string())),
+            None => text.into(),
+        },
+        (None, Preset::Unset { .. }) => "(not set)".into(),
+    };
+    Shown { key: key.dotted(), value, origin }
+}
+
+/// A value as TOML, in its simplest spelling.
+fn canonical(key: &Key, value: &Value) -> String {
+    match value {
+        Value::Text(text) => format!("{text:?}"),
+        Value::Switch(yes) => yes.to_string(),
+        Value::Words(words) => format!("{words:?}"),
+        Value::Number(number) => match key.kind {
+            Kind::Duration { .. } => format!("{:?}", show_duration(*number)),
+            Kind::Size { .. } => format!("{:?}", show_size(*number)),
+            _ => number.to_string(),
+        },
+    }
+}

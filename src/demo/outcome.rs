@@ -1,0 +1,208 @@
+//! a service and its luck → how one attempt ends.
+
+use super::traffic::Service;
+
+/// How one attempt ended, as its caller saw it.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    pub status: i64,
+    pub error_type: &'static str,
+    pub phase: &'static str,
+    pub finish_reason: &'static str,
+    pub elapsed_ms: i64,
+    pub output_tokens: i64,
+    pub retry_after_ms: i64,
+    pub cache_hit: bool,
+    /// The user stopped it.
+    pub cancelled: bool,
+    /// Trying again can't help.
+    pub hopeless: bool,
+}
+
+impl Outcome {
+    /// What the caller then did.
+    pub fn decision(&self, service: &Service, last: bool) -> &'static str {
+        if self.cancelled {
+            return "cancelled";
+        }
+        if self.error_type.is_empty() {
+            return "success";
+        }
+        match (self.hopeless, last) {
+            (true, _) => "no_retry",
+            (false, true) if service.scenario == "interactive" => "ask_user",
+            (false, true) => "give_up",
+            (false, false) if self.phase == "read" => "retry_limited",
+            (false, false) if self.status == 529 && service.fallback.is_some() => "fallback",
+            (false, false) => "retry",
+        }
+    }
+}
+
+/// Chances of each end, of 10,000, on an ordinary day.
+const CHANCES: [(u32, End); 15] = [
+    (60, End::Connect),
+    (15, End::PoolTimeout),
+    (10, End::Write),
+    (120, End::ReadTimeout),
+    (40, End::StreamCut),
+    (180, End::RateLimit),
+    (8, End::Quota),
+    (60, End::Overloaded),
+    (50, End::Server),
+    (25, End::Client),
+    (25, End::Content),
+    (80, End::Truncated),
+    (50, End::InvalidOutput),
+    (40, End::Cancelled),
+    (150, End::CacheHit),
+];
+
+/// While a provider answers late, this share of 10,000 runs into the read timeout.
+const LATE_IN_INCIDENT: u32 = 3_500;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Connect,
+    PoolTimeout,
+    Write,
+    ReadTimeout,
+    StreamCut,
+    RateLimit,
+    Quota,
+    Overloaded,
+    Server,
+    Client,
+    Content,
+    Truncated,
+    InvalidOutput,
+    Cancelled,
+    CacheHit,
+    Success,
+}
+
+fn draw_end(incident: bool, random: &mut fastrand::Rng) -> End {
+    if incident && random.u32(..10_000) < LATE_IN_INCIDENT {
+        return End::ReadTimeout;
+    }
+    let mut at = random.u32(..10_000);
+    for (chance, end) in CHANCES {
+        if at < chance {
+            return end;
+        }
+        at -= chance;
+    }
+    End::Success
+}
+
+/// Draws how an attempt of this service ends.
+pub fn draw(service: &Service, incident: bool, random: &mut fastrand::Rng) -> Outcome {
+    let end = draw_end(incident, random);
+    let output = 1 + random.i64(..service.max_tokens * 3 / 4);
+    let answer_ms = 400 + output * 12;
+    let elapsed_ms = 300 + random.i64(..2_000);
+    let failed = |status, error_type, phase| Outcome {
+        status,
+        error_type,
+        phase,
+        elapsed_ms,
+        ..Outcome::default()
+    };
+    let answered = |finish_reason| Outcome {
+        status: 200,
+        finish_reason,
+        elapsed_ms: answer_ms,
+        output_tokens: output,
+        ..Outcome::default()
+    };
+    match end {
+        End::Connect => failed(0, "ConnectTimeout", "connect"),
+        End::PoolTimeout => failed(0, "PoolTimeout", "pool"),
+        End::Write => failed(0, "WriteError", "write"),
+        End::ReadTimeout => Outcome {
+            elapsed_ms: service.read_timeout_ms,
+            ..failed(0, "ReadTimeout", "read")
+        },
+        End::StreamCut if service.stream => failed(200, "RemoteProtocolError", "stream"),
+        End::StreamCut => failed(0, "ConnectionResetError", "read"),
+        End::RateLimit => Outcome {
+            retry_after_ms: 1_000 * (1 + random.i64(..20)),
+            ..failed(429, "RateLimitError", "")
+        },
+        End::Quota => Outcome {
+            hopeless: true,
+            ..failed(429, "insufficient_quota", "")
+        },
+        End::Overloaded => failed(529, "overloaded_error", ""),
+        End::Server => failed(
+            [500, 502, 503][random.usize(..3)],
+            "InternalServerError",
+            "",
+        ),
+        End::Client => Outcome {
+            hopeless: true,
+            ..failed(400, "BadRequestError", "")
+        },
+        End::Content => Outcome {
+            error_type: "ContentPolicyViolation",
+            finish_reason: "content_filter",
+            hopeless: true,
+            output_tokens: output.min(40),
+            ..answered("")
+        },
+        End::Truncated => Outcome {
+            output_tokens: service.max_tokens,
+            ..answered("length")
+        },
+        End::InvalidOutput => Outcome {
+            error_type: "JSONDecodeError",
+            ..answered("stop")
+        },
+        End::Cancelled => Outcome {
+            cancelled: true,
+            ..failed(0, "Cancelled", "read")
+        },
+        End::CacheHit => Outcome {
+            cache_hit: true,
+            elapsed_ms: 5 + random.i64(..20),
+            ..answered("stop")
+        },
+        End::Success => answered("stop"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::traffic::SERVICES;
+
+    #[test]
+    fn every_end_comes_up() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut left: Vec<End> = CHANCES
+            .iter()
+            .map(|(_, end)| *end)
+            .chain([End::Success])
+            .collect();
+        for _ in 0..100_000 {
+            let end = draw_end(false, &mut random);
+            left.retain(|other| *other != end);
+        }
+        assert_eq!(left, []);
+    }
+
+    #[test]
+    fn an_incident_is_one_of_read_timeouts() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let late = |incident, random: &mut fastrand::Rng| {
+            (0..10_000)
+                .filter(|_| draw(&SERVICES[1], incident, random).phase == "read")
+                .count()
+        };
+        let (usual, incident) = (late(false, &mut random), late(true, &mut random));
+        assert!(
+            usual < 400 && incident > 3_000,
+            "{usual} and {incident} of 10,000"
+        );
+    }
+}

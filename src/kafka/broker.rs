@@ -1,0 +1,135 @@
+//! What only the broker knows: its cluster's id, and which offsets a partition has.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use rdkafka::client::ClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::{Offset, TopicPartitionList};
+use retrytoll_core::step::Progress;
+
+use crate::config::kafka::{Kafka, Start};
+use crate::pipeline::Starts;
+
+/// How long the broker may take to answer a question.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why a topic can't be read.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerError {
+    #[error("no answer from {bootstrap}; is kafka.bootstrap right, and the broker up?")]
+    NoAnswer {
+        bootstrap: String,
+        #[source]
+        source: rdkafka::error::KafkaError,
+    },
+    #[error("the topic `{topic}` is not there; create it, or correct kafka.topic")]
+    NoTopic { topic: String },
+    #[error("the cluster at {bootstrap} tells no id, so its records can't be told from others'")]
+    NoClusterId { bootstrap: String },
+}
+
+/// Logs of librdkafka go where ours go.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quiet;
+
+impl ClientContext for Quiet {}
+impl rdkafka::consumer::ConsumerContext for Quiet {}
+
+/// Asks for the cluster's id and the number of partitions; the source is `<cluster id>/<topic>`.
+pub fn connect(kafka: &Kafka) -> Result<(TopicStarts, String, usize), BrokerError> {
+    let no_answer = |source| BrokerError::NoAnswer { bootstrap: kafka.bootstrap.clone(), source };
+    let asker: BaseConsumer<Quiet> =
+        kafka.client().create_with_context(Quiet).map_err(no_answer)?;
+    let metadata = asker.fetch_metadata(Some(&kafka.topic), ANSWER_TIMEOUT).map_err(no_answer)?;
+    let partitions = metadata
+        .topics()
+        .iter()
+        .find(|topic| topic.name() == kafka.topic && topic.error().is_none())
+        .map_or(0, |topic| topic.partitions().len());
+    if partitions == 0 {
+        return Err(BrokerError::NoTopic { topic: kafka.topic.clone() });
+    }
+    let cluster = asker.client().fetch_cluster_id(ANSWER_TIMEOUT).ok_or_else(|| {
+        BrokerError::NoClusterId { bootstrap: kafka.bootstrap.clone() }
+    })?;
+    let source = format!("{cluster}/{}", kafka.topic);
+    let starts = TopicStarts { asker, topic: kafka.topic.clone(), start: kafka.start };
+    Ok((starts, source, partitions))
+}
+
+/// Where partitions of a topic start.
+pub struct TopicStarts {
+    asker: BaseConsumer<Quiet>,
+    topic: String,
+    start: Start,
+}
+
+impl TopicStarts {
+    /// The least offset (inclusive) and the end (exclusive).
+    fn ends(&self, partition: i32) -> anyhow::Result<(i64, i64)> {
+        self.asker.fetch_watermarks(&self.topic, partition, ANSWER_TIMEOUT).with_context(|| {
+            format!("the broker did not tell the ends of {}[{partition}]", self.topic)
+        })
+    }
+
+    /// The first offset whose record is newer than the time given.
+    fn offset_after(&self, partition: i32, ms: i64) -> anyhow::Result<Option<i64>> {
+        let mut question = TopicPartitionList::new();
+        question.add_partition_offset(&self.topic, partition, Offset::Offset(ms + 1))?;
+        let answer = self.asker.offsets_for_times(question, ANSWER_TIMEOUT)?;
+        let found = answer.find_partition(&self.topic, partition).map(|it| it.offset());
+        Ok(match found {
+            Some(Offset::Offset(offset)) => Some(offset),
+            _ => None,
+        })
+    }
+}
+
+impl Starts for TopicStarts {
+    fn first(&self, partition: i32, source_is_known: bool) -> anyhow::Result<i64> {
+        let (low, high) = self.ends(partition)?;
+        // A partition that appears later is read from its beginning, whatever was asked for.
+        let at_end = self.start == Start::Latest && !source_is_known;
+        Ok(if at_end { high } else { low })
+    }
+
+    fn checked(&self, partition: i32, position: Progress) -> anyhow::Result<Progress> {
+        let (low, high) = self.ends(partition)?;
+        let Progress { next, clock_ms, .. } = position;
+        let topic = &self.topic;
+        let ways_out = format!(
+            "if the topic was made anew, run `retrytoll maintain retire` for the old source or \
+             use another topic name; if records are gone for good, set `kafka.on_lost_records = \
+             \"skip\"` to go on at offset {low}"
+        );
+        if next > high {
+            bail!("{topic}[{partition}] ends at offset {high}, but the lake has read up to {next}: {ways_out}");
+        }
+        if next < low {
+            bail!(
+                "{topic}[{partition}] begins at offset {low}, but the lake has read up to {next} \
+                 only: {} records were removed before they were read; {ways_out}",
+                low - next
+            );
+        }
+        let made_anew = next > 0
+            && low == 0
+            && high > 0
+            && clock_ms > 0
+            && self.offset_after(partition, clock_ms)? == Some(0);
+        if made_anew {
+            bail!("{topic}[{partition}] holds only records newer than what the lake has read up to offset {next}: it was made anew; {ways_out}");
+        }
+        if position.low < low {
+            tracing::warn!(
+                partition,
+                low = position.low,
+                log_start = low,
+                "older records are gone; duplicates of them can't be told any more"
+            );
+            return Ok(Progress { low, ..position });
+        }
+        Ok(position)
+    }
+}

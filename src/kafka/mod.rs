@@ -1,0 +1,49 @@
+//! topic → records → [`crate::pipeline`]; dead letters and alerts → topics. All of librdkafka.
+//!
+//! One blocking thread polls and answers rebalances at once; it never waits for the lake. Offsets
+//! come from the lake when partitions are assigned, and what is committed to the broker is advice
+//! for lag monitors.
+
+mod broker;
+mod producer;
+mod source;
+
+pub use broker::{BrokerError, TopicStarts, connect};
+pub use producer::{DeadLetterTopic, Producer};
+pub use source::{SourceSettings, read_topic};
+
+use rdkafka::config::ClientConfig;
+
+use crate::config::Config;
+use crate::config::kafka::Kafka;
+
+/// Bytes that one fetch may ask for: small fetches are as fast as large, and bound memory.
+const FETCH_BYTES: usize = 2 << 20;
+
+/// The consumer's configuration.
+pub fn consumer_config(kafka: &Kafka, config: &Config) -> ClientConfig {
+    let mut client = kafka.client();
+    let prefetch_kib = (config.limits.prefetch_bytes / 1024).max(1).to_string();
+    client
+        .set("group.id", &kafka.group)
+        .set("session.timeout.ms", kafka.session_timeout.as_millis().to_string())
+        .set("heartbeat.interval.ms", (kafka.session_timeout.as_millis() / 3).max(1).to_string())
+        .set("partition.assignment.strategy", "cooperative-sticky")
+        .set("enable.auto.commit", "false")
+        .set("enable.auto.offset.store", "false")
+        .set("auto.offset.reset", "error")
+        .set("isolation.level", "read_committed")
+        .set("enable.partition.eof", "true")
+        .set("allow.auto.create.topics", "false")
+        // Partitions that are added are found soon, and then read from their beginning.
+        .set("topic.metadata.refresh.interval.ms", "10000")
+        // The default of 1 s makes a bounded queue stall for seconds.
+        .set("fetch.queue.backoff.ms", "5")
+        .set("fetch.message.max.bytes", FETCH_BYTES.to_string())
+        .set("queued.max.messages.kbytes", prefetch_kib)
+        .set("queued.min.messages", "100000");
+    if let Some(instance) = &kafka.instance_id {
+        client.set("group.instance.id", instance);
+    }
+    client
+}

@@ -1,0 +1,343 @@
+//! The poll loop: rebalances, records, ends of partitions, orders of the writing stage.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rdkafka::client::ClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{BorrowedMessage, Message as _};
+use rdkafka::types::RDKafkaRespErr;
+use rdkafka::{Offset, TopicPartitionList};
+use retrytoll_core::step::Progress;
+use retrytoll_lake::Clock;
+
+use crate::pipeline::{Closed, Fact, Order, Reader, SourceRecord};
+
+/// How long one poll may wait for a record.
+const POLL: Duration = Duration::from_millis(20);
+/// Batches that are not full are handed on so often, ms.
+const HAND_ON_MS: i64 = 100;
+/// Records between two looks at the clock and at orders.
+const RECORDS_PER_LOOK: u32 = 512;
+
+/// What to read, and until when.
+pub struct SourceSettings {
+    pub client: ClientConfig,
+    pub topic: String,
+    /// End when every partition was read to its end: the demo, and bounded reads.
+    pub until_end: bool,
+}
+
+/// What a rebalance said, kept until the poll loop takes it: the callback may do nothing else.
+#[derive(Default)]
+struct Rebalances {
+    told: Mutex<Vec<Told>>,
+}
+
+enum Told {
+    Assigned(Vec<i32>),
+    Revoked(Vec<i32>),
+    Failed(KafkaError),
+}
+
+impl ClientContext for Rebalances {
+    fn error(&self, error: KafkaError, reason: &str) {
+        // librdkafka goes on by itself; a broker that is down is told once by it.
+        tracing::warn!(%error, reason, "kafka");
+    }
+}
+
+impl ConsumerContext for Rebalances {
+    /// A revoke is answered at once. An assignment is answered when the lake has told the
+    /// offsets: until then nothing is fetched.
+    fn rebalance(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        error: RDKafkaRespErr,
+        list: &mut TopicPartitionList,
+    ) {
+        let partitions = list.elements().iter().map(|it| it.partition()).collect();
+        let told = match error {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => Told::Assigned(partitions),
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS => {
+                match consumer.incremental_unassign(list) {
+                    Ok(()) => Told::Revoked(partitions),
+                    Err(error) => Told::Failed(error),
+                }
+            }
+            _ => Told::Failed(KafkaError::Rebalance(error.into())),
+        };
+        if let Ok(mut queue) = self.told.lock() {
+            queue.push(told);
+        }
+    }
+}
+
+/// Reads the topic until `stop` is set, the writing stage ends, or (where asked) its end.
+/// The reader's last fact is [`Fact::End`] unless something failed.
+pub fn read_topic(
+    settings: &SourceSettings,
+    reader: Reader,
+    orders: &Receiver<Order>,
+    clock: &Clock,
+    stop: &AtomicBool,
+) -> anyhow::Result<Reader> {
+    let consumer: BaseConsumer<Rebalances> = settings
+        .client
+        .create_with_context(Rebalances::default())
+        .context("cannot make a consumer")?;
+    consumer.subscribe(&[&settings.topic]).context("cannot subscribe")?;
+    let mut source = Source {
+        consumer,
+        topic: settings.topic.clone(),
+        reader,
+        assigned: Vec::new(),
+        fetching: Vec::new(),
+        is_paused: false,
+        is_stopped: false,
+    };
+    match source.run(settings, orders, clock, stop) {
+        Ok(()) => {}
+        // The writing stage is gone; its error is told by it.
+        Err(error) if error.is::<Closed>() => {}
+        Err(error) => return Err(error),
+    }
+    let Source { consumer, reader, .. } = source;
+    drop(consumer);
+    Ok(reader)
+}
+
+struct Source {
+    consumer: BaseConsumer<Rebalances>,
+    topic: String,
+    reader: Reader,
+    /// Partitions that the group gave us.
+    assigned: Vec<i32>,
+    /// Partitions that are being fetched: their offsets are known.
+    fetching: Vec<i32>,
+    is_paused: bool,
+    is_stopped: bool,
+}
+
+impl Source {
+    fn run(
+        &mut self,
+        settings: &SourceSettings,
+        orders: &Receiver<Order>,
+        clock: &Clock,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<()> {
+        let mut handed_on_ms = clock.now_ms();
+        let mut seen_any = false;
+        loop {
+            let now_ms = clock.now_ms();
+            self.obey(orders, now_ms)?;
+            if self.is_stopped {
+                return Ok(());
+            }
+            self.take_rebalances()?;
+            if now_ms - handed_on_ms >= HAND_ON_MS {
+                self.hand_on(now_ms)?;
+                handed_on_ms = now_ms;
+            }
+            let is_done = settings.until_end
+                && seen_any
+                && self.fetching.len() == self.assigned.len()
+                && self.reader.is_at_end();
+            if stop.load(Ordering::Acquire) || is_done {
+                return self.end(now_ms);
+            }
+            self.poll(now_ms)?;
+            seen_any |= !self.fetching.is_empty();
+        }
+    }
+
+    /// Polls until nothing comes, the outlet is full, or it is time to look around.
+    fn poll(&mut self, now_ms: i64) -> anyhow::Result<()> {
+        self.pause_or_resume()?;
+        for _ in 0..RECORDS_PER_LOOK {
+            let Some(polled) = self.consumer.poll(POLL) else { return Ok(()) };
+            match polled {
+                Ok(message) => {
+                    let record = record_of(&message);
+                    self.reader.record(&record, now_ms)?;
+                }
+                Err(KafkaError::PartitionEOF(partition)) => {
+                    self.at_end(partition, now_ms);
+                    return Ok(());
+                }
+                Err(KafkaError::MessageConsumption(code)) if is_fatal(code) => {
+                    anyhow::bail!(
+                        "the broker no longer has the offset that was to be read ({code}); run \
+                         `retrytoll check`, then start again"
+                    );
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "poll");
+                    return Ok(());
+                }
+            }
+            if self.reader.outlet.is_full() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of a partition lies behind control records, which the position counts.
+    fn at_end(&mut self, partition: i32, now_ms: i64) {
+        let position = self.consumer.position().ok();
+        let offset = position.as_ref().and_then(|list| {
+            list.find_partition(&self.topic, partition).map(|it| it.offset())
+        });
+        let next = match offset {
+            Some(Offset::Offset(next)) => next,
+            _ => 0,
+        };
+        self.reader.reached_end(partition, next, now_ms);
+    }
+
+    fn pause_or_resume(&mut self) -> anyhow::Result<()> {
+        let is_free = self.reader.outlet.retry()?;
+        if is_free == self.is_paused {
+            let list = self.consumer.assignment()?;
+            if is_free {
+                self.consumer.resume(&list)?;
+            } else {
+                self.consumer.pause(&list)?;
+            }
+            self.is_paused = !is_free;
+        }
+        Ok(())
+    }
+
+    fn hand_on(&mut self, now_ms: i64) -> anyhow::Result<()> {
+        if self.reader.outlet.retry()? {
+            self.reader.close_all(now_ms)?;
+        }
+        Ok(())
+    }
+
+    fn take_rebalances(&mut self) -> anyhow::Result<()> {
+        let told = match self.consumer.context().told.lock() {
+            Ok(mut queue) => std::mem::take(&mut *queue),
+            Err(_) => Vec::new(),
+        };
+        for told in told {
+            match told {
+                Told::Assigned(partitions) => {
+                    tracing::info!(?partitions, "assigned");
+                    self.assigned.extend(&partitions);
+                    self.tell(Fact::Assigned(partitions))?;
+                }
+                Told::Revoked(partitions) => {
+                    tracing::info!(?partitions, "revoked");
+                    for partition in &partitions {
+                        self.reader.end(*partition);
+                    }
+                    self.assigned.retain(|it| !partitions.contains(it));
+                    self.fetching.retain(|it| !partitions.contains(it));
+                    self.tell(Fact::Revoked(partitions))?;
+                }
+                Told::Failed(error) => return Err(error).context("the group could not be joined"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Facts about ownership are few; they wait for a place, and the heartbeat goes on meanwhile.
+    fn tell(&mut self, fact: Fact) -> anyhow::Result<()> {
+        self.reader.outlet.send_blocking(fact)?;
+        Ok(())
+    }
+
+    fn obey(&mut self, orders: &Receiver<Order>, now_ms: i64) -> anyhow::Result<()> {
+        while let Ok(order) = orders.try_recv() {
+            match order {
+                Order::Read(positions) => self.begin(&positions)?,
+                Order::Restart => self.restart(now_ms)?,
+                Order::Advise(positions) => self.advise(&positions),
+                Order::Stop => self.is_stopped = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to fetch partitions that are still ours.
+    fn begin(&mut self, positions: &[(i32, Progress)]) -> anyhow::Result<()> {
+        let mut fresh = TopicPartitionList::new();
+        for &(partition, progress) in positions {
+            if !self.assigned.contains(&partition) {
+                continue;
+            }
+            self.reader.begin(partition, progress);
+            let offset = Offset::Offset(progress.low);
+            if self.fetching.contains(&partition) {
+                self.consumer.seek(&self.topic, partition, offset, Duration::from_secs(10))?;
+            } else {
+                fresh.add_partition_offset(&self.topic, partition, offset)?;
+                self.fetching.push(partition);
+            }
+        }
+        if fresh.count() > 0 {
+            self.consumer.incremental_assign(&fresh).context("cannot begin to read")?;
+            if self.is_paused {
+                self.consumer.pause(&fresh)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops all state; the writing stage claims again and tells where to read.
+    fn restart(&mut self, now_ms: i64) -> anyhow::Result<()> {
+        tracing::debug!(now_ms, "reading begins anew");
+        for partition in self.reader.partitions() {
+            self.reader.end(partition);
+        }
+        self.tell(Fact::Restarted(self.assigned.clone()))
+    }
+
+    fn advise(&self, positions: &[(i32, i64)]) {
+        let mut list = TopicPartitionList::new();
+        for &(partition, next) in positions {
+            if self.assigned.contains(&partition) {
+                let _ = list.add_partition_offset(&self.topic, partition, Offset::Offset(next));
+            }
+        }
+        if list.count() > 0
+            && let Err(error) = self.consumer.commit(&list, CommitMode::Async)
+        {
+            tracing::debug!(%error, "advice to the broker");
+        }
+    }
+
+    fn end(&mut self, now_ms: i64) -> anyhow::Result<()> {
+        self.reader.outlet.wait()?;
+        self.reader.close_all(now_ms)?;
+        while self.reader.outlet.is_full() {
+            // What did not fit is still there; partitions handed on already have nothing more.
+            self.reader.outlet.wait()?;
+            self.reader.close_all(now_ms)?;
+        }
+        self.tell(Fact::End)
+    }
+}
+
+fn record_of<'a>(message: &'a BorrowedMessage<'_>) -> SourceRecord<'a> {
+    SourceRecord {
+        partition: message.partition(),
+        offset: message.offset(),
+        timestamp_ms: message.timestamp().to_millis(),
+        payload: message.payload(),
+    }
+}
+
+/// The offset asked for is not there: the log was cut or made anew behind our back.
+fn is_fatal(code: RDKafkaErrorCode) -> bool {
+    matches!(code, RDKafkaErrorCode::OffsetOutOfRange | RDKafkaErrorCode::AutoOffsetReset)
+}

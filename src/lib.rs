@@ -1,0 +1,18 @@
+//! Kafka, files, terminals and clocks ↔ the pure middle and the lake: the shell of retrytoll.
+//!
+//! A *command* is one word of the command line ([`commands`]); its *world* is what it touches of
+//! the machine ([`cli::World`]). It reads its [`config`] as a whole before it does anything.
+
+pub mod cli;
+pub mod clock;
+pub mod commands;
+pub mod config;
+pub mod exit;
+pub mod logging;
+pub mod dead_letter;
+pub mod demo;
+pub mod files;
+pub mod kafka;
+pub mod lake;
+pub mod outlet;
+pub mod pipeline;

@@ -1,0 +1,7 @@
+use std::process::ExitCode;
+
+use retrytoll::cli::{World, run};
+
+fn main() -> ExitCode {
+    run(std::env::args_os(), World::real())
+}

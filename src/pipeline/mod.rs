@@ -1,0 +1,15 @@
+//! source → [`read`] → [`channel`] → [`write`] → lake: the two stages of retrytoll's I/O shell.
+//!
+//! The reading stage decodes and steps on its source's thread and never waits for the lake; the
+//! writing stage encodes, commits and answers with [`Order`]s. Files and Kafka share both.
+
+mod channel;
+mod message;
+mod pending;
+mod read;
+mod write;
+
+pub use channel::{Closed, Inlet, Outlet, bounded};
+pub use message::{Fact, FileMark, Order, Rows};
+pub use read::{ReadCounts, ReadLimits, Reader, SourceRecord};
+pub use write::{Stage, Starts, WriteError, WriteSettings, WriteSummary};

@@ -1,0 +1,356 @@
+//! [`Fact`] → Parquet → dead letters acknowledged → commit → [`Order`]: the writing stage.
+//!
+//! One flush is under way at a time. It ends by size, by age, before a claim, and at the end;
+//! whatever the way, rows and positions go into one commit, and a position never passes a dead
+//! letter that was not acknowledged. A commit that is refused drops everything since the last,
+//! and reading starts again at a claim.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use retrytoll_core::batch::SourceId;
+use retrytoll_core::step::Progress;
+use retrytoll_lake::encode::{FileLimits, Versions, encode};
+use retrytoll_lake::{Clock, LakeError, Position, SourcePartition, Writer};
+use tokio::runtime::Handle;
+
+use super::channel::{Closed, Inlet};
+use super::message::{Fact, Order, Rows};
+use super::pending::Pending;
+use crate::dead_letter::DeadLetter;
+use crate::outlet::DeadLetterOutlet;
+
+/// How long to wait for a fact before looking at the clock again.
+const TICK: Duration = Duration::from_millis(50);
+/// A commit refused so often within [`FENCE_WINDOW_MS`] means that two members share partitions.
+const FENCES_MAX: usize = 3;
+const FENCE_WINDOW_MS: i64 = 60_000;
+
+/// When a flush ends, and what goes with it.
+#[derive(Clone, Debug)]
+pub struct WriteSettings {
+    pub source: SourceId,
+    pub versions: Versions,
+    pub flush_bytes: u64,
+    pub interval_ms: i64,
+    pub interval_behind_ms: i64,
+    pub position_interval_ms: i64,
+    pub files: FileLimits,
+    /// A refused commit begins anew; a file's reader ends instead.
+    pub restarts: bool,
+}
+
+/// Why the writing stage ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    #[error("the lake refused a commit")]
+    Lake(#[from] LakeError),
+    #[error("rows could not be written to a file of the lake; is the disk full?")]
+    Parquet(#[from] parquet::errors::ParquetError),
+    #[error("a batch could not be laid out as Arrow: this is a bug, please report it")]
+    Arrow(#[from] arrow::error::ArrowError),
+    #[error("dead letters could not be delivered, so nothing may pass them")]
+    DeadLetters(#[source] anyhow::Error),
+    #[error("a partition's start could not be found")]
+    Start(#[source] anyhow::Error),
+    #[error(
+        "another process took our partitions {FENCES_MAX} times within a minute ({by}); \
+         stop one of the two, or give them different groups"
+    )]
+    Fenced { by: String },
+}
+
+/// What was done, for the end of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteSummary {
+    pub rows: u64,
+    pub files: u64,
+    pub bytes: u64,
+    pub commits: u64,
+    pub dead_letters: u64,
+    /// The last version of `attempts` that is ours.
+    pub version: Option<u64>,
+}
+
+/// Where a partition starts that is about to be claimed, and whether the log still holds what
+/// the lake asks for. Kafka asks its broker; a file begins at 0.
+pub trait Starts {
+    /// The start of a partition that the lake does not know.
+    fn first(&self, partition: i32, source_is_known: bool) -> anyhow::Result<i64>;
+    /// The position to read from, `low` raised to the log's start where older records are gone.
+    fn checked(&self, partition: i32, position: Progress) -> anyhow::Result<Progress>;
+}
+
+/// The writing stage of one source.
+pub struct Stage<S> {
+    pub settings: WriteSettings,
+    pub writer: Writer,
+    pub starts: S,
+    pub outlet: DeadLetterOutlet,
+    pub clock: Clock,
+    pub runtime: Handle,
+    pub orders: SyncSender<Order>,
+    pending: Pending,
+    table: PathBuf,
+    committed_ms: i64,
+    /// Facts are void until the reader says that it began anew.
+    void: bool,
+    fences_ms: Vec<i64>,
+    summary: WriteSummary,
+}
+
+impl<S: Starts> Stage<S> {
+    #[expect(clippy::too_many_arguments, reason = "the stage is put together in one place")]
+    pub fn new(
+        settings: WriteSettings,
+        writer: Writer,
+        table: PathBuf,
+        starts: S,
+        outlet: DeadLetterOutlet,
+        clock: Clock,
+        runtime: Handle,
+        orders: SyncSender<Order>,
+    ) -> Self {
+        let pending = Pending::new(&table, settings.files);
+        let committed_ms = clock.now_ms();
+        Self {
+            settings,
+            writer,
+            starts,
+            outlet,
+            clock,
+            runtime,
+            orders,
+            pending,
+            table,
+            committed_ms,
+            void: false,
+            fences_ms: Vec::new(),
+            summary: WriteSummary::default(),
+        }
+    }
+
+    /// Works until the reader ends. Everything that was told is committed then.
+    pub fn run(mut self, inlet: &Inlet) -> Result<WriteSummary, WriteError> {
+        let result = self.work(inlet);
+        // Whatever came, the reader must not wait for orders any more.
+        let _ = self.orders.try_send(Order::Stop);
+        result.map(|()| self.summary)
+    }
+
+    fn work(&mut self, inlet: &Inlet) -> Result<(), WriteError> {
+        loop {
+            let fact = match inlet.receive(TICK) {
+                Ok(fact) => fact,
+                // The reader is gone without an end: it failed, and says so itself.
+                Err(Closed) => return Ok(()),
+            };
+            let ended = matches!(fact, Some(Fact::End));
+            let result = match fact {
+                Some(fact) => self.take(fact, inlet),
+                None => Ok(()),
+            };
+            let now_ms = self.clock.now_ms();
+            let result = result.and_then(|()| match ended || self.is_due(now_ms) {
+                true => self.flush(),
+                false => Ok(()),
+            });
+            match result {
+                Err(WriteError::Lake(error)) if self.may_restart(&error) => self.fenced(&error)?,
+                other => other?,
+            }
+            if ended {
+                return Ok(());
+            }
+        }
+    }
+
+    fn partition(&self, number: i32) -> SourcePartition {
+        SourcePartition::new(self.settings.source.0.clone(), number)
+    }
+
+    fn take(&mut self, fact: Fact, inlet: &Inlet) -> Result<(), WriteError> {
+        match fact {
+            Fact::Restarted(partitions) => {
+                self.void = false;
+                self.claim(&partitions)
+            }
+            Fact::Rows(rows) if self.void => {
+                inlet.release(rows.bytes);
+                Ok(())
+            }
+            _ if self.void => Ok(()),
+            Fact::Assigned(partitions) => {
+                // Rows of an earlier ownership must be in the log before it is read.
+                self.flush()?;
+                self.claim(&partitions)
+            }
+            Fact::Revoked(partitions) => self.revoke(&partitions),
+            Fact::Rows(rows) => {
+                let bytes = rows.bytes;
+                let result = self.rows(*rows);
+                inlet.release(bytes);
+                result
+            }
+            Fact::Moved { partition, progress, file } => {
+                self.pending.moved(self.partition(partition), (progress, file));
+                Ok(())
+            }
+            Fact::Bad(letter) => {
+                self.pending.add_dead_letter(*letter, self.clock.now_ms());
+                Ok(())
+            }
+            Fact::End => Ok(()),
+        }
+    }
+
+    fn rows(&mut self, rows: Rows) -> Result<(), WriteError> {
+        let partition = self.partition(rows.partition);
+        let encoded = encode(rows.batch, rows.derived, &rows.words, &self.settings.versions)?;
+        self.pending.caught_up &= rows.caught_up;
+        let now_ms = self.clock.now_ms();
+        let stands = (rows.progress, rows.file);
+        self.pending.add_rows(&partition, &encoded, &rows.keep, stands, now_ms)?;
+        Ok(())
+    }
+
+    fn claim(&mut self, numbers: &[i32]) -> Result<(), WriteError> {
+        let known = self.writer.state().positions();
+        let source_is_known = known.keys().any(|it| it.source == self.settings.source.0);
+        let mut starts = BTreeMap::new();
+        for &number in numbers {
+            let partition = self.partition(number);
+            let start = match known.get(&partition) {
+                Some(position) => *position,
+                None => {
+                    let first = self.starts.first(number, source_is_known);
+                    Position::start(first.map_err(WriteError::Start)?)
+                }
+            };
+            starts.insert(partition, start);
+        }
+        let claimed = self.runtime.block_on(self.writer.claim(&starts))?;
+        let mut read = Vec::new();
+        for (partition, claim) in claimed {
+            let Position { next, low, low_clock_ms, clock_ms, .. } = claim.position;
+            let progress = Progress { next, low, low_clock_ms, clock_ms };
+            let number = partition.partition;
+            let checked = self.starts.checked(number, progress).map_err(WriteError::Start)?;
+            tracing::info!(partition = number, next, low = checked.low, "partition claimed");
+            read.push((number, checked));
+        }
+        self.committed_ms = self.clock.now_ms();
+        self.summary.commits += 1;
+        self.order(Order::Read(read));
+        Ok(())
+    }
+
+    fn revoke(&mut self, numbers: &[i32]) -> Result<(), WriteError> {
+        let partitions: Vec<_> = numbers.iter().map(|number| self.partition(*number)).collect();
+        let in_flush = self.pending.with_rows();
+        let has_rows = partitions.iter().any(|it| in_flush.contains(it));
+        if has_rows {
+            self.writer.begin_flush(in_flush)?;
+        }
+        self.writer.revoke(&partitions);
+        for partition in &partitions {
+            self.pending.forget(partition);
+        }
+        if has_rows { self.flush() } else { Ok(()) }
+    }
+
+    fn is_due(&self, now_ms: i64) -> bool {
+        if self.void {
+            return false;
+        }
+        let settings = &self.settings;
+        match self.pending.began_ms() {
+            Some(began_ms) => {
+                let interval = match self.pending.caught_up {
+                    true => settings.interval_ms,
+                    false => settings.interval_behind_ms,
+                };
+                now_ms - began_ms >= interval || self.pending.bytes() >= settings.flush_bytes
+            }
+            None => {
+                self.pending.has_positions()
+                    && now_ms - self.committed_ms >= settings.position_interval_ms
+            }
+        }
+    }
+
+    /// Dead letters, then rows and positions in one commit. Without rows, positions alone.
+    fn flush(&mut self) -> Result<(), WriteError> {
+        if self.void || self.pending.is_bare() && !self.pending.has_positions() {
+            return Ok(());
+        }
+        let fresh = Pending::new(&self.table, self.settings.files);
+        let mut pending = std::mem::replace(&mut self.pending, fresh);
+        let letters = std::mem::take(&mut pending.dead_letters);
+        self.deliver(&letters)?;
+        let now_ms = self.clock.now_ms();
+        let rows = pending.rows;
+        let flush = pending.finish(now_ms)?;
+        let committed = self.runtime.block_on(self.writer.flush(&flush))?;
+        self.committed_ms = self.clock.now_ms();
+        let bytes: u64 = flush.files.iter().map(|file| file.size).sum();
+        self.summary.rows += rows;
+        self.summary.files += flush.files.len() as u64;
+        self.summary.bytes += bytes;
+        self.summary.commits += 1;
+        self.summary.dead_letters += letters.len() as u64;
+        self.summary.version = Some(committed.version);
+        tracing::info!(
+            version = committed.version,
+            rows,
+            files = flush.files.len(),
+            bytes,
+            took_ms = self.committed_ms - now_ms,
+            "committed"
+        );
+        let advice = flush.positions.iter().map(|(it, position)| (it.partition, position.next));
+        self.order(Order::Advise(advice.collect()));
+        Ok(())
+    }
+
+    fn deliver(&mut self, letters: &[DeadLetter]) -> Result<(), WriteError> {
+        if letters.is_empty() {
+            return Ok(());
+        }
+        tracing::warn!(dead_letters = letters.len(), "records that are no events");
+        self.outlet.deliver(letters).map_err(WriteError::DeadLetters)
+    }
+
+    /// Reading again from the lake's positions mends these; all else stops the process.
+    fn may_restart(&self, error: &LakeError) -> bool {
+        self.settings.restarts
+            && matches!(error, LakeError::Fenced(_) | LakeError::FlushTooOld { .. } | LakeError::BaseLost { .. })
+    }
+
+    /// Another writer holds what we thought ours: drop everything, begin again at a claim.
+    fn fenced(&mut self, error: &LakeError) -> Result<(), WriteError> {
+        let now_ms = self.clock.now_ms();
+        self.fences_ms.retain(|at| now_ms - at < FENCE_WINDOW_MS);
+        self.fences_ms.push(now_ms);
+        let by = error.to_string();
+        if self.fences_ms.len() >= FENCES_MAX {
+            return Err(WriteError::Fenced { by });
+        }
+        tracing::warn!(by, "a commit was refused; reading again from the lake's positions");
+        self.writer.abandon_flush();
+        self.pending = Pending::new(&self.table, self.settings.files);
+        self.void = true;
+        self.order(Order::Restart);
+        Ok(())
+    }
+
+    /// A reader that is gone needs no orders, and advice may be lost.
+    fn order(&self, order: Order) {
+        match order {
+            Order::Advise(_) => drop(self.orders.try_send(order)),
+            _ => drop(self.orders.send(order)),
+        }
+    }
+}
