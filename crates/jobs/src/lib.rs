@@ -1,0 +1,30 @@
+//! A job's query + one pinned version of a lake → rows → a report.
+//!
+//! A *job* is a SQL file with a meaning ([`Catalog`]). A [`Session`] holds the tables of one
+//! lake at one version, and answers jobs and queries about a [`Window`], a half-open span of
+//! event time. [`render`] shows the answer as table, JSON, CSV or Parquet. This crate alone
+//! names DataFusion's SQL session.
+
+mod ask;
+mod catalog;
+mod error;
+mod facts;
+mod meta;
+mod open;
+pub mod render;
+mod session;
+pub mod share;
+mod window;
+
+pub use catalog::{Catalog, Job};
+pub use error::{JobError, Place};
+pub use facts::Facts;
+pub use meta::{AlertRule, Meta, Parameter, Value};
+pub use open::lake_url;
+pub use render::{Format, Style};
+pub use session::{CompleteThrough, JobResult, Limits, Session};
+pub use share::{Band, Share};
+pub use window::{Window, Zone};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+-- The retry-cost share, and what it is made of (MONEY.md, section 4).
+--
+-- Retries are attempts above the base number, of the layer that counts. An attempt without a
+-- number is in neither side. Nor are attempts whose cost is not known: they are counted beside.
+WITH attempt AS (
+  SELECT
+    CASE $by
+      WHEN 'hour' THEN CAST(date_trunc('hour', arrow_cast(ts, $zone_type)) AS VARCHAR)
+      WHEN 'day' THEN substr(CAST(arrow_cast(ts, $zone_type) AS VARCHAR), 1, 10)
+      WHEN 'service' THEN service
+      WHEN 'model' THEN model
+      WHEN 'tenant' THEN tenant
+      ELSE 'all'
+    END AS key,
+    ts,
+    request_id,
+    is_retry,
+    cost_confirmed,
+    cost_expected,
+    cost_ceiling,
+    cost_basis = 'unpriced' AS unpriced,
+    billing = 'unknown' AS unknown,
+    decision = 'success' OR error_class = 'none' AS success,
+    -- Only answers can lack the provider's usage; an attempt of unknown billing never does.
+    error_class IN ('none', 'truncated', 'invalid_output') AND cache_hit IS NOT TRUE AS coverable,
+    evidence = 'usage' AS with_usage
+  FROM attempts
+  WHERE counted AND ts >= $since AND ts < $until
+),
+sums AS (
+  SELECT
+    key,
+    min(ts) AS first_ts,
+    count(*) AS attempts,
+    count(*) FILTER (WHERE is_retry) AS retries,
+    count(*) FILTER (WHERE NOT is_retry) AS first_attempts,
+    count(*) FILTER (WHERE is_retry IS NULL) AS unnumbered,
+    count(*) FILTER (WHERE unpriced) AS unpriced,
+    count(*) FILTER (WHERE coverable AND cost_confirmed IS NULL AND unpriced IS NOT TRUE)
+      AS tokens_unknown,
+    count(*) FILTER (WHERE unknown AND cost_expected IS NULL AND unpriced IS NOT TRUE)
+      AS no_estimate,
+    count(*) FILTER (WHERE success) AS successes,
+    count(*) FILTER (WHERE coverable) AS coverable,
+    count(*) FILTER (WHERE coverable AND with_usage) AS covered,
+    -- About: within 2 %, which is enough to tell half from nearly all.
+    approx_distinct(request_id) FILTER (WHERE is_retry IS NOT NULL) AS requests_about,
+    sum(cost_confirmed) FILTER (WHERE is_retry) AS retry_confirmed,
+    sum(cost_expected) FILTER (WHERE is_retry) AS retry_expected,
+    sum(cost_ceiling) FILTER (WHERE is_retry) AS retry_ceiling,
+    sum(cost_confirmed) FILTER (WHERE NOT is_retry) AS other_confirmed,
+    sum(cost_expected) FILTER (WHERE NOT is_retry) AS other_expected,
+    sum(cost_ceiling) FILTER (WHERE NOT is_retry) AS other_ceiling
+  FROM attempt
+  GROUP BY key
+),
+-- No retries cost nothing; retries of which no cost is known have an unknown one.
+money AS (
+  SELECT
+    *,
+    CAST(CASE WHEN retries = 0 THEN 0 ELSE retry_confirmed END AS DECIMAL(38, 12)) AS r_confirmed,
+    CAST(CASE WHEN retries = 0 THEN 0 ELSE retry_expected END AS DECIMAL(38, 12)) AS r_expected,
+    CAST(CASE WHEN retries = 0 THEN 0 ELSE retry_ceiling END AS DECIMAL(38, 12)) AS r_ceiling,
+    CAST(CASE WHEN first_attempts = 0 THEN 0 ELSE other_confirmed END AS DECIMAL(38, 12))
+      AS o_confirmed,
+    CAST(CASE WHEN first_attempts = 0 THEN 0 ELSE other_expected END AS DECIMAL(38, 12))
+      AS o_expected,
+    CAST(CASE WHEN first_attempts = 0 THEN 0 ELSE other_ceiling END AS DECIMAL(38, 12))
+      AS o_ceiling,
+    -- Who never logs a success is a service; another group may well hold failures alone.
+    CASE WHEN $by = 'service' THEN successes ELSE sum(successes) OVER () END AS successes_logged,
+    CASE WHEN $by = 'service' THEN first_attempts ELSE sum(first_attempts) OVER () END
+      AS first_attempts_logged
+  FROM sums
+),
+judged AS (
+  SELECT
+    *,
+    CASE
+      WHEN successes_logged = 0 THEN 'not computable: no success is logged'
+      WHEN covered * 100 < coverable * $coverage_pct_min THEN
+        'not computable: usage is logged for ' || covered || ' of ' || coverable
+        || ' answers, under ' || $coverage_pct_min || ' %'
+      WHEN retries > 0 AND (
+        first_attempts_logged = 0
+        OR ($by IN ('all', 'service') AND first_attempts * 2 < requests_about)
+      ) THEN
+        'not computable: ' || first_attempts || ' first attempts of about ' || requests_about
+        || ' requests are logged, under half; see attempt_base'
+      WHEN retries + first_attempts = 0 THEN 'not computable: no attempt has a number'
+      WHEN r_expected IS NULL THEN 'not computable: no retry has a known cost'
+      WHEN o_expected IS NULL THEN 'not computable: no first attempt has a known cost'
+      WHEN r_expected + o_expected = 0 THEN 'not computable: nothing was spent'
+    END AS withheld
+  FROM money
+),
+shares AS (
+  SELECT
+    *,
+    CASE WHEN withheld IS NULL THEN
+      CAST(100 * (r_expected / (r_expected + o_expected)) AS DECIMAL(18, 12))
+    END AS share_pct,
+    CASE WHEN withheld IS NULL THEN
+      CAST(100 * (r_confirmed / NULLIF(r_confirmed + o_ceiling, 0)) AS DECIMAL(18, 12))
+    END AS share_low_pct,
+    CASE WHEN withheld IS NULL THEN
+      CAST(100 * (r_ceiling / NULLIF(r_ceiling + o_confirmed, 0)) AS DECIMAL(18, 12))
+    END AS share_high_pct
+  FROM judged
+)
+SELECT
+  key,
+  share_pct,
+  CASE
+    WHEN share_pct < 5 THEN 'healthy'
+    WHEN share_pct < 8 THEN 'review'
+    WHEN share_pct <= 15 THEN 'evaluate'
+    WHEN share_pct > 15 THEN 'incident'
+  END AS band,
+  share_low_pct,
+  share_high_pct,
+  CASE
+    WHEN withheld IS NULL AND first_attempts < $first_attempts_min THEN
+      'too few: ' || first_attempts || ' first attempts, under ' || $first_attempts_min
+    ELSE withheld
+  END AS note,
+  r_expected AS retry_expected_usd,
+  r_confirmed AS retry_confirmed_usd,
+  r_ceiling AS retry_ceiling_usd,
+  o_expected AS other_expected_usd,
+  o_confirmed AS other_confirmed_usd,
+  o_ceiling AS other_ceiling_usd,
+  attempts,
+  retries,
+  first_attempts,
+  unnumbered,
+  unpriced,
+  tokens_unknown,
+  no_estimate,
+  CAST(100 * (CAST(covered AS DECIMAL(20, 12)) / NULLIF(coverable, 0)) AS DECIMAL(18, 12))
+    AS coverage_pct
+FROM shares
+ORDER BY
+  CASE WHEN $by IN ('hour', 'day') THEN first_ts END,
+  r_expected DESC NULLS LAST,
+  o_expected DESC NULLS LAST,
+  attempts DESC,
+  key

@@ -1,0 +1,14 @@
+-- Models without a price: what they used is known, what it cost is not, and no sum holds it.
+SELECT
+  model,
+  string_agg(DISTINCT provider, ', ' ORDER BY provider) AS providers,
+  count(*) AS attempts,
+  count(*) FILTER (WHERE is_retry) AS retries,
+  sum(input_tokens) AS input_tokens,
+  sum(output_tokens) AS output_tokens,
+  min(ts) AS first_ts,
+  max(ts) AS last_ts
+FROM attempts
+WHERE counted AND cost_basis = 'unpriced' AND ts >= $since AND ts < $until
+GROUP BY model
+ORDER BY attempts DESC, model
