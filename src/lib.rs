@@ -14,5 +14,6 @@ pub mod demo;
 pub mod files;
 pub mod kafka;
 pub mod lake;
+pub mod maintenance;
 pub mod outlet;
 pub mod pipeline;

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use retrytoll_core::batch::SourceId;
 use retrytoll_core::derive::Tables;
 use retrytoll_core::step::Progress;
-use retrytoll_lake::{Clock, Table};
+use retrytoll_lake::Clock;
 use tokio::runtime::Runtime;
 
 use crate::cli::{Settings, World};
@@ -19,6 +19,7 @@ use crate::config::{Config, Need};
 use crate::exit::{Exit, Stop};
 use crate::files::{FileSource, Lines, identify, open};
 use crate::lake;
+use crate::maintenance::Maintenance;
 use crate::outlet::DeadLetterOutlet;
 use crate::pipeline::{
     Fact, FileMark, Order, ReadCounts, Reader, SourceRecord, Stage, Starts, WriteSummary, bounded,
@@ -80,7 +81,7 @@ pub fn run(args: &IngestArgs, world: &mut World) -> anyhow::Result<Exit> {
         ingest.file(path, given.as_deref(), &bar, &mut total)?;
     }
     bar.finish_and_clear();
-    ingest.tidy()?;
+    ingest.tidy();
     tell(&ingest, &total, watch.elapsed().as_secs_f64(), world)?;
     Ok(Exit::Fine)
 }
@@ -142,20 +143,18 @@ impl Ingest {
         Ok(())
     }
 
-    /// A lake without a topic has no leader that would tidy it.
-    fn tidy(&self) -> anyhow::Result<()> {
-        let table = self.runtime.block_on(lake::open_attempts(&self.root, &self.clock))?;
-        self.runtime.block_on(keep(&table, &self.clock))
+    /// A lake without a topic has no leader that would tidy it; all rows are there without it.
+    fn tidy(&self) {
+        let mut maintenance =
+            Maintenance::new(self.root.clone(), "ingest", self.clock.clone());
+        let tidied = self.runtime.block_on(async {
+            maintenance.compact().await?;
+            maintenance.keep_log().await
+        });
+        if let Err(error) = tidied {
+            tracing::warn!(error = format!("{error:#}"), "the lake was not tidied this time");
+        }
     }
-}
-
-/// Checkpoint and log clean-up; a failure is a warning, since all rows are there.
-async fn keep(table: &Table, clock: &Clock) -> anyhow::Result<()> {
-    let head = table.check().await?.version;
-    if let Err(error) = retrytoll_lake::maintain::keep_log(table, head, clock.now_ms()).await {
-        tracing::warn!(error = %error, "the log was not tidied; the next run tries again");
-    }
-    Ok(())
 }
 
 /// A file starts at its first line, and no line of it goes away.

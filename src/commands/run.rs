@@ -18,6 +18,7 @@ use crate::config::{Config, Need};
 use crate::exit::{Exit, Stop};
 use crate::kafka::{DeadLetterTopic, SourceSettings, connect, consumer_config, read_topic};
 use crate::lake;
+use crate::maintenance::Maintenance;
 use crate::outlet::DeadLetterOutlet;
 use crate::pipeline::{ReadCounts, Reader, Stage, WriteSummary, bounded};
 
@@ -104,6 +105,8 @@ pub fn pipeline(
         runtime.handle().clone(),
         orders,
     );
+    let maintenance = Maintenance::new(root, &kafka.group, clock.clone());
+    runtime.spawn(maintenance.run(Arc::clone(&stage.leading)));
     let reader = Reader::new(source, tables, lake::read_limits(config), outlet);
     let settings = SourceSettings {
         client: consumer_config(kafka, config),

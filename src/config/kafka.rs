@@ -40,6 +40,8 @@ pub struct Kafka {
     pub start: Start,
     /// Go on at the log's start where records were removed before they were read; stop without it.
     pub skip_lost_records: bool,
+    /// How often the topic was made anew, and once more.
+    pub generation: u64,
     pub session_timeout: Duration,
     /// Properties of the connection: security, and the user's own.
     connection: Vec<(String, Secret)>,
@@ -130,6 +132,7 @@ pub(super) fn of(values: &mut Values<'_>, need: Need) -> Option<Kafka> {
             false => Start::Earliest,
         },
         skip_lost_records: values.is("kafka.on_lost_records", "skip"),
+        generation: values.number("kafka.generation"),
         session_timeout: values.duration("kafka.session_timeout"),
         bootstrap,
         topic,

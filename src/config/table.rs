@@ -146,6 +146,9 @@ pub const KEYS: &[Key] = &[
     key("kafka", "start", Kind::Word(&["earliest", "latest"]), is("earliest"),
         "Where to begin a topic that the lake does not know yet; one that it knows goes on where \
          it ended, whatever stands here."),
+    key("kafka", "generation", Kind::Count { least: 1, most: 1_000_000 }, is("1"),
+        "Raise it by one when the topic was deleted and made anew: its offsets begin again then, \
+         and it is a source of its own."),
     key("kafka", "on_lost_records", Kind::Word(&["stop", "skip"]), is("stop"),
         "What to do where the topic lost records before they were read: stop, or skip them and go \
          on at the first that is there."),

@@ -249,7 +249,7 @@ impl<'r> Values<'r> {
         self.get(dotted) == Some(&Value::Switch(true))
     }
 
-    fn number(&self, dotted: &str) -> u64 {
+    pub fn number(&self, dotted: &str) -> u64 {
         match self.get(dotted) {
             Some(Value::Number(number)) => *number,
             other => panic!("{dotted} is no number with a default: {other:?}"),

@@ -9,6 +9,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use retrytoll_core::step::Progress;
 
 use crate::config::kafka::{Kafka, Start};
+use crate::exit::Stop;
 use crate::pipeline::Starts;
 
 /// How long the broker may take to answer a question.
@@ -53,8 +54,17 @@ pub fn connect(kafka: &Kafka) -> Result<(TopicStarts, String, usize), BrokerErro
     let cluster = asker.client().fetch_cluster_id(ANSWER_TIMEOUT).ok_or_else(|| {
         BrokerError::NoClusterId { bootstrap: kafka.bootstrap.clone() }
     })?;
-    let source = format!("{cluster}/{}", kafka.topic);
-    let starts = TopicStarts { asker, topic: kafka.topic.clone(), start: kafka.start };
+    let mut source = format!("{cluster}/{}", kafka.topic);
+    if kafka.generation > 1 {
+        source.push_str(&format!("#{}", kafka.generation));
+    }
+    let starts = TopicStarts {
+        asker,
+        topic: kafka.topic.clone(),
+        start: kafka.start,
+        skip_lost: kafka.skip_lost_records,
+        generation: kafka.generation,
+    };
     Ok((starts, source, partitions))
 }
 
@@ -63,6 +73,8 @@ pub struct TopicStarts {
     asker: BaseConsumer<Quiet>,
     topic: String,
     start: Start,
+    skip_lost: bool,
+    generation: u64,
 }
 
 impl TopicStarts {
@@ -98,28 +110,37 @@ impl Starts for TopicStarts {
         let (low, high) = self.ends(partition)?;
         let Progress { next, clock_ms, .. } = position;
         let topic = &self.topic;
-        let ways_out = format!(
-            "if the topic was made anew, run `retrytoll maintain retire` for the old source or \
-             use another topic name; if records are gone for good, set `kafka.on_lost_records = \
-             \"skip\"` to go on at offset {low}"
-        );
-        if next > high {
-            bail!("{topic}[{partition}] ends at offset {high}, but the lake has read up to {next}: {ways_out}");
+        let made_anew = || -> anyhow::Result<bool> {
+            let could_be = next > 0 && low == 0 && high > 0 && clock_ms > 0;
+            Ok(could_be && self.offset_after(partition, clock_ms)? == Some(0))
+        };
+        if next > high || made_anew()? {
+            let generation = self.generation + 1;
+            bail!(Stop::failed(
+                format!(
+                    "{topic}[{partition}] holds offsets {low} to {high}, none of them what the \
+                     lake has read up to offset {next}: the topic was made anew"
+                ),
+                format!(
+                    "set kafka.generation={generation} to read it from its beginning as a source \
+                     of its own (rows of the old one stay), or point kafka.topic at the right topic"
+                ),
+            ));
+        }
+        if next < low && !self.skip_lost {
+            bail!(Stop::failed(
+                format!(
+                    "{topic}[{partition}] begins at offset {low}, but the lake has read up to \
+                     {next} only: {} records were removed before they were read",
+                    low - next
+                ),
+                "set kafka.on_lost_records=skip to go on without them, or restore them and start \
+                 again; a longer retention of the topic keeps it from happening",
+            ));
         }
         if next < low {
-            bail!(
-                "{topic}[{partition}] begins at offset {low}, but the lake has read up to {next} \
-                 only: {} records were removed before they were read; {ways_out}",
-                low - next
-            );
-        }
-        let made_anew = next > 0
-            && low == 0
-            && high > 0
-            && clock_ms > 0
-            && self.offset_after(partition, clock_ms)? == Some(0);
-        if made_anew {
-            bail!("{topic}[{partition}] holds only records newer than what the lake has read up to offset {next}: it was made anew; {ways_out}");
+            tracing::error!(partition, lost = low - next, "records were removed before they were read");
+            return Ok(Progress { next: low, low, ..position });
         }
         if position.low < low {
             tracing::warn!(

@@ -47,6 +47,11 @@ enum Told {
 
 impl ClientContext for Rebalances {
     fn error(&self, error: KafkaError, reason: &str) {
+        if matches!(error, KafkaError::PartitionEOF(_))
+            || error.rdkafka_error_code() == Some(RDKafkaErrorCode::PartitionEOF)
+        {
+            return;
+        }
         // librdkafka goes on by itself; a broker that is down is told once by it.
         tracing::warn!(%error, reason, "kafka");
     }

@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
@@ -92,6 +94,8 @@ pub struct Stage<S> {
     pub clock: Clock,
     pub runtime: Handle,
     pub orders: SyncSender<Order>,
+    /// Whether this instance owns the least (source, partition) that the lake knows.
+    pub leading: Arc<AtomicBool>,
     pending: Pending,
     table: PathBuf,
     committed_ms: i64,
@@ -123,6 +127,7 @@ impl<S: Starts> Stage<S> {
             clock,
             runtime,
             orders,
+            leading: Arc::new(AtomicBool::new(false)),
             pending,
             table,
             committed_ms,
@@ -243,6 +248,7 @@ impl<S: Starts> Stage<S> {
         }
         self.committed_ms = self.clock.now_ms();
         self.summary.commits += 1;
+        self.look_who_leads();
         self.order(Order::Read(read));
         Ok(())
     }
@@ -255,10 +261,17 @@ impl<S: Starts> Stage<S> {
             self.writer.begin_flush(in_flush)?;
         }
         self.writer.revoke(&partitions);
+        self.look_who_leads();
         for partition in &partitions {
             self.pending.forget(partition);
         }
         if has_rows { self.flush() } else { Ok(()) }
+    }
+
+    fn look_who_leads(&self) {
+        let known = self.writer.state().positions();
+        let owns_least = known.keys().next().is_some_and(|it| self.writer.owned().contains(it));
+        self.leading.store(owns_least, Ordering::Release);
     }
 
     fn is_due(&self, now_ms: i64) -> bool {
@@ -340,6 +353,7 @@ impl<S: Starts> Stage<S> {
         }
         tracing::warn!(by, "a commit was refused; reading again from the lake's positions");
         self.writer.abandon_flush();
+        self.leading.store(false, Ordering::Release);
         self.pending = Pending::new(&self.table, self.settings.files);
         self.void = true;
         self.order(Order::Restart);

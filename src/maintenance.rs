@@ -1,0 +1,123 @@
+//! The lake's log and files → fewer of both, on a schedule, apart from commits.
+//!
+//! The leader runs it: the owner of the least (source, partition) that the lake knows; without a
+//! topic, `ingest` at its end. What fails is a warning, and due again next time.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use retrytoll_lake::compact::{CompactLimits, Layout, compact, plan};
+use retrytoll_lake::encode::writer_properties;
+use retrytoll_lake::maintain::{VacuumLimits, keep_log, vacuum};
+use retrytoll_lake::{Clock, LakeError, Writer, replay};
+
+use crate::lake;
+
+/// How often the log is looked at, ms: a checkpoint is due every 100 commits.
+const LOG_EVERY_MS: i64 = 30_000;
+/// How often files are compacted, ms.
+const COMPACT_EVERY_MS: i64 = 600_000;
+/// How often files that nothing needs are removed, ms.
+const VACUUM_EVERY_MS: i64 = 86_400_000;
+/// How often to look whether something is due.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// When what was done last.
+pub struct Maintenance {
+    root: PathBuf,
+    group: String,
+    clock: Clock,
+    writer: Option<Writer>,
+    log_ms: i64,
+    compacted_ms: i64,
+    vacuumed_ms: i64,
+}
+
+impl Maintenance {
+    /// Nothing is due at once but what `ingest` asks for.
+    pub fn new(root: PathBuf, group: &str, clock: Clock) -> Self {
+        let now_ms = clock.now_ms();
+        Self {
+            root,
+            group: group.to_owned(),
+            clock,
+            writer: None,
+            log_ms: now_ms,
+            compacted_ms: now_ms,
+            vacuumed_ms: now_ms,
+        }
+    }
+
+    /// Runs while `leading` is set, until the runtime ends.
+    pub async fn run(mut self, leading: Arc<AtomicBool>) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            if !leading.load(Ordering::Acquire) {
+                self.writer = None;
+            } else if let Err(error) = self.run_due().await {
+                tracing::warn!(error = format!("{error:#}"), "maintenance; it is tried again");
+                self.writer = None;
+            }
+        }
+    }
+
+    async fn run_due(&mut self) -> anyhow::Result<()> {
+        let now_ms = self.clock.now_ms();
+        if now_ms - self.log_ms >= LOG_EVERY_MS {
+            self.log_ms = now_ms;
+            self.keep_log().await?;
+        }
+        if now_ms - self.compacted_ms >= COMPACT_EVERY_MS {
+            self.compacted_ms = now_ms;
+            self.compact().await?;
+        }
+        if now_ms - self.vacuumed_ms >= VACUUM_EVERY_MS {
+            self.vacuumed_ms = now_ms;
+            let writer = self.writer().await?;
+            let removed = vacuum(writer, VacuumLimits::default(), now_ms, false).await?;
+            tracing::info!(files = removed.files.len(), bytes = removed.bytes, "vacuumed");
+        }
+        Ok(())
+    }
+
+    /// Checkpoint and log clean-up, where due.
+    pub async fn keep_log(&mut self) -> anyhow::Result<()> {
+        let table = lake::open_attempts(&self.root, &self.clock).await?;
+        let head = table.check().await?.version;
+        let kept = keep_log(&table, head, self.clock.now_ms()).await?;
+        if let Some(version) = kept.checkpoint {
+            tracing::info!(version, removed = kept.removed, "checkpoint");
+        }
+        Ok(())
+    }
+
+    /// Merges small files, where there are enough of them; otherwise makes no commit.
+    pub async fn compact(&mut self) -> anyhow::Result<()> {
+        let now_ms = self.clock.now_ms();
+        let limits = CompactLimits::default();
+        let table = lake::open_attempts(&self.root, &self.clock).await?;
+        let files = replay::load_files(&table, table.check().await?.version).await?;
+        if plan(&files, now_ms, limits).is_empty() {
+            return Ok(());
+        }
+        let layout =
+            Layout { sort_by: "request_id".to_owned(), properties: writer_properties() };
+        let writer = self.writer().await?;
+        let done = compact(writer, &layout, now_ms, limits).await?;
+        tracing::info!(files_in = done.files_in, files_out = done.files_out, "compacted");
+        Ok(())
+    }
+
+    /// A writer of our own, in the leader's place.
+    async fn writer(&mut self) -> anyhow::Result<&mut Writer> {
+        if self.writer.as_ref().is_none_or(|writer| !writer.is_leader()) {
+            let table = lake::open_attempts(&self.root, &self.clock).await?;
+            let mut writer = lake::open_writer(table, &self.group, &self.clock).await?;
+            writer.claim_leader().await?;
+            self.writer = Some(writer);
+        }
+        self.writer.as_mut().ok_or_else(|| LakeError::NotLeader.into())
+    }
+}
