@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::builder::StyledStr;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::commands::{check, hash, ingest, init, run};
+use crate::commands::{check, demo, hash, ingest, init, run};
 pub use crate::config::{Settings, TopicFlags};
 use crate::exit::{Exit, tell};
 use crate::logging::{self, Look};
@@ -82,6 +82,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::DemoArgs),
     Run(run::RunArgs),
     Ingest(ingest::IngestArgs),
     Init(init::InitArgs),
@@ -124,6 +125,7 @@ fn run_in(args: impl IntoIterator<Item = OsString>, world: &mut World) -> Exit {
 fn dispatch(cli: Cli, world: &mut World) -> anyhow::Result<Exit> {
     start_logging(&cli, world)?;
     match cli.command {
+        Command::Demo(args) => demo::run(&args, world),
         Command::Run(args) => run::run(&args, world),
         Command::Ingest(args) => ingest::run(&args, world),
         Command::Init(args) => init::run(&args, world),
@@ -136,7 +138,7 @@ fn dispatch(cli: Cli, world: &mut World) -> anyhow::Result<Exit> {
 fn level(command: &Command) -> &'static str {
     match command {
         Command::Run(_) => "info",
-        Command::Ingest(_) => "warn",
+        Command::Demo(_) | Command::Ingest(_) => "warn",
         Command::Init(_) | Command::Check(_) | Command::Hash(_) => "warn",
     }
 }

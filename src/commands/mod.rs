@@ -1,6 +1,7 @@
 //! One module a command: its arguments and what it does. Results go to the world's `out`.
 
 pub mod check;
+pub mod demo;
 pub mod hash;
 pub mod init;
 pub mod ingest;

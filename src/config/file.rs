@@ -36,20 +36,19 @@ pub fn read(path: &Path, raw: &mut RawConfig, mistakes: &mut Vec<Mistake>) {
     };
     let (table, errors) = DeTable::parse_recoverable(&text);
     let mut file = File { path, text: &text, raw, mistakes };
+    let mut before = None;
     for error in &errors {
-        let origin = file.origin(&error.span().unwrap_or(0..0));
-        let problem = format!("not TOML: {}", error.message());
-        let hint = "correct the line; see https://toml.io".into();
-        file.mistakes.push(Mistake { origin: Some(origin), ..whole(problem, "") }.with(hint));
+        let origin = Some(file.origin(&error.span().unwrap_or(0..0)));
+        // What follows on the same line is mostly the same mistake.
+        if origin != before {
+            let problem = format!("not TOML: {}", error.message());
+            let mistake = whole(problem, "correct the line; see https://toml.io");
+            file.mistakes.push(Mistake { origin: origin.clone(), ..mistake });
+        }
+        before = origin;
     }
     if errors.is_empty() {
         file.table("", table.get_ref());
-    }
-}
-
-impl Mistake {
-    fn with(self, hint: String) -> Self {
-        Self { hint, ..self }
     }
 }
 

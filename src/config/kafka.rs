@@ -103,7 +103,8 @@ const OWNED: &[(&str, &str)] = &[
 pub(super) fn of(values: &mut Values<'_>, need: Need) -> Option<Kafka> {
     let connection = connection(values);
     let (bootstrap, topic) = (values.text("kafka.bootstrap"), values.text("kafka.topic"));
-    let needed = need == Need::Kafka || bootstrap.is_some() || topic.is_some();
+    let typed = |key| values.raw.get(key).is_some();
+    let needed = need == Need::Kafka || typed("kafka.bootstrap") || typed("kafka.topic");
     for (key, there) in [("kafka.bootstrap", &bootstrap), ("kafka.topic", &topic)] {
         // Where one was typed and is wrong, that has been said.
         if needed && there.is_none() && values.raw.get(key).is_none() {

@@ -22,8 +22,8 @@ pub struct Key {
 pub enum Preset {
     /// This text, as it would be typed.
     Is(&'static str),
-    /// It follows from another key; shown as this.
-    Follows(&'static str),
+    /// It follows from another key, as `rule` says; and an example.
+    Follows { rule: &'static str, example: &'static str },
     /// None; this is an example of one.
     Unset { example: &'static str },
 }
@@ -138,8 +138,10 @@ impl Key {
     /// A value as it would be typed into the file: the preset, or the example.
     #[must_use]
     pub fn sample(&self) -> String {
-        let (Preset::Is(text) | Preset::Follows(text) | Preset::Unset { example: text }) =
-            self.preset;
+        let text = match self.preset {
+            Preset::Is(text) => text,
+            Preset::Follows { example, .. } | Preset::Unset { example } => example,
+        };
         match self.kind {
             Kind::Words(_) => format!("[{}]", quoted_words(text)),
             Kind::Count { .. } | Kind::Switch => text.into(),

@@ -3,7 +3,7 @@
 use super::kafka;
 use super::key::{Key, Kind, Preset, Value};
 use super::raw::{Entry, RawConfig, Typed};
-use super::table::{KEYS, OPEN, find};
+use super::table::{KEYS, OPEN};
 use super::units::{show_duration, show_size};
 
 /// One line of `check --show`.
@@ -48,9 +48,9 @@ fn shown(key: &Key, entry: Option<&Entry>, raw: &RawConfig) -> Shown {
             Ok(value) => canonical(key, &value),
             Err((problem, _)) => problem,
         },
-        (None, Preset::Follows(text)) => match find("kafka.topic").and_then(|at| raw.at(at)) {
-            Some(topic) => format!("{:?}", text.replace("<topic>", &topic.typed.to_string())),
-            None => text.into(),
+        (None, Preset::Follows { rule, .. }) => match raw.get("kafka.topic") {
+            Some(topic) => format!("{:?}", rule.replace("<topic>", &topic.typed.to_string())),
+            None => rule.into(),
         },
         (None, Preset::Unset { .. }) => "(not set)".into(),
     };

@@ -139,9 +139,11 @@ pub const KEYS: &[Key] = &[
     key("kafka", "instance_id", Kind::Text, unset("retrytoll-1"),
         "A name of this instance alone that stays over restarts, so that it takes its partitions \
          back at once. Best set by RETRYTOLL_KAFKA_INSTANCE_ID."),
-    key("kafka", "dead_letter_topic", Kind::Topic, Preset::Follows("<topic>.dead-letters"),
+    key("kafka", "dead_letter_topic", Kind::Topic,
+        Preset::Follows { rule: "<topic>.dead-letters", example: "llm-retries.dead-letters" },
         "Where records go that are no events."),
-    key("kafka", "alert_topic", Kind::Topic, Preset::Follows("<topic>.alerts"),
+    key("kafka", "alert_topic", Kind::Topic,
+        Preset::Follows { rule: "<topic>.alerts", example: "llm-retries.alerts" },
         "Where alerts go."),
     key("kafka", "start", Kind::Word(&["earliest", "latest"]), is("earliest"),
         "Where to begin a topic that the lake does not know yet; one that it knows goes on where \

@@ -45,7 +45,7 @@ pub fn text(raw: &RawConfig) -> String {
 
 fn describe(out: &mut String, key: &Key) {
     let default = match key.preset {
-        Preset::Follows(text) => format!("Default: {text}."),
+        Preset::Follows { rule, .. } => format!("Default: {rule}."),
         Preset::Is("") => "Default: none.".into(),
         Preset::Is(_) | Preset::Unset { .. } => String::new(),
     };

@@ -303,7 +303,7 @@ fn mistake(key: String, kind: Kind, entry: &Entry, problem: String, hint: String
 fn preset(key: &Key) -> Option<Value> {
     match key.preset {
         Preset::Is(text) => key.read(&Typed::One(text.to_owned())).ok(),
-        Preset::Follows(_) | Preset::Unset { .. } => None,
+        Preset::Follows { .. } | Preset::Unset { .. } => None,
     }
 }
 

@@ -98,9 +98,9 @@ fn draw_end(incident: bool, random: &mut fastrand::Rng) -> End {
 /// Draws how an attempt of this service ends.
 pub fn draw(service: &Service, incident: bool, random: &mut fastrand::Rng) -> Outcome {
     let end = draw_end(incident, random);
-    let output = 1 + random.i64(..service.max_tokens * 3 / 4);
+    let output = 1 + random.i64(0..service.max_tokens * 3 / 4);
     let answer_ms = 400 + output * 12;
-    let elapsed_ms = 300 + random.i64(..2_000);
+    let elapsed_ms = 300 + random.i64(0..2_000);
     let failed = |status, error_type, phase| Outcome {
         status,
         error_type,
@@ -126,7 +126,7 @@ pub fn draw(service: &Service, incident: bool, random: &mut fastrand::Rng) -> Ou
         End::StreamCut if service.stream => failed(200, "RemoteProtocolError", "stream"),
         End::StreamCut => failed(0, "ConnectionResetError", "read"),
         End::RateLimit => Outcome {
-            retry_after_ms: 1_000 * (1 + random.i64(..20)),
+            retry_after_ms: 1_000 * (1 + random.i64(0..20)),
             ..failed(429, "RateLimitError", "")
         },
         End::Quota => Outcome {
@@ -164,7 +164,7 @@ pub fn draw(service: &Service, incident: bool, random: &mut fastrand::Rng) -> Ou
         },
         End::CacheHit => Outcome {
             cache_hit: true,
-            elapsed_ms: 5 + random.i64(..20),
+            elapsed_ms: 5 + random.i64(0..20),
             ..answered("stop")
         },
         End::Success => answered("stop"),

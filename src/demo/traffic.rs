@@ -208,13 +208,13 @@ fn in_incident(plan: Plan, ts_ms: i64) -> bool {
 
 fn operation(plan: Plan, number: u32, random: &mut fastrand::Rng, out: &mut Vec<Produced>) {
     let service = pick_service(random);
-    let mut now = plan.start_ms + random.i64(..plan.span_ms.max(1));
+    let mut now = plan.start_ms + random.i64(0..plan.span_ms.max(1));
     let request_id = format!("req-{:08x}-{:08x}", random.u32(..), number);
     let digest = Sha256::digest(format!("{}/{request_id}", service.name).as_bytes());
     let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     let prompt_hash = format!("sha256:{hash}");
     let tenant = TENANTS[random.usize(..TENANTS.len())];
-    let input = service.input + random.i64(..service.input.max(2)) - service.input / 2;
+    let input = service.input + random.i64(0..service.input.max(2)) - service.input / 2;
     let mut model = service.model;
     for attempt in 0..=service.retries {
         let incident = service.provider == "anthropic" && in_incident(plan, now);
@@ -237,7 +237,7 @@ fn operation(plan: Plan, number: u32, random: &mut fastrand::Rng, out: &mut Vec<
         event["decision"] = decision.into();
         let goes_on = matches!(decision, "retry" | "retry_limited" | "fallback");
         if goes_on {
-            let wait = (1_000 << attempt.min(3)) + random.i64(..1_000);
+            let wait = (1_000 << attempt.min(3)) + random.i64(0..1_000);
             event["next_retry_ms"] = wait.into();
         }
         describe(&outcome, service, input, random, &mut event);

@@ -20,6 +20,10 @@ struct LastReason(Mutex<Option<String>>);
 
 impl LastReason {
     fn keep(&self, reason: &str) {
+        // The last word is always that all brokers are down, which is no reason.
+        if reason.ends_with("brokers are down") {
+            return;
+        }
         if let Ok(mut last) = self.0.lock() {
             *last = Some(reason.to_owned());
         }
@@ -50,7 +54,7 @@ impl ConsumerContext for LastReason {}
 pub(super) fn look(kafka: &Kafka, timeout: Duration) -> Vec<Finding> {
     let bootstrap = &kafka.bootstrap;
     let mut client = kafka.client();
-    client.set("allow.auto.create.topics", "false");
+    client.set("allow.auto.create.topics", "false").set_log_level(RDKafkaLogLevel::Error);
     let consumer: BaseConsumer<LastReason> = match client.create_with_context(LastReason::default())
     {
         Ok(consumer) => consumer,
@@ -68,7 +72,7 @@ pub(super) fn look(kafka: &Kafka, timeout: Duration) -> Vec<Finding> {
         let metadata = match consumer.fetch_metadata(Some(topic), timeout) {
             Ok(metadata) => metadata,
             Err(error) => {
-                let reason = consumer.context().take().unwrap_or_else(|| error.to_string());
+                let reason = reason(&consumer).unwrap_or_else(|| error.to_string());
                 let text = format!("{bootstrap}: no answer within {timeout:?}: {reason}");
                 let hint = "is kafka.bootstrap right, is the broker up, and does \
                             kafka.security_protocol fit its listener?";
@@ -85,6 +89,17 @@ pub(super) fn look(kafka: &Kafka, timeout: Duration) -> Vec<Finding> {
         findings.push(of_topic(key, topic, error, partitions));
     }
     findings
+}
+
+/// Why librdkafka got no answer: it tells by events, which wait to be polled.
+fn reason(consumer: &BaseConsumer<LastReason>) -> Option<String> {
+    const EVENTS_MAX: usize = 100;
+    for _ in 0..EVENTS_MAX {
+        if consumer.poll(Duration::ZERO).is_none() {
+            break;
+        }
+    }
+    consumer.context().take()
 }
 
 fn cluster(

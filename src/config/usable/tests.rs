@@ -132,7 +132,9 @@ fn the_file_that_init_writes_says_the_defaults() {
     let mut set = String::new();
     let mut count = 0;
     for line in text.lines() {
-        if line.starts_with('[') {
+        if let Some(open) = line.strip_prefix("#[") {
+            section = open.trim_end_matches(']').to_owned();
+        } else if line.starts_with('[') {
             section = line.trim_matches(['[', ']']).to_owned();
             set.push_str(&format!("{line}\n"));
         }
