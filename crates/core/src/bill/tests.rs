@@ -1,4 +1,7 @@
 use super::*;
+use BillingState::{Billed, Unbilled, Unknown};
+use CostBasis as B;
+use Evidence as E;
 
 /// $1 and $2 for a million tokens.
 const PRICE: Price = Price {
@@ -10,17 +13,17 @@ const PRICE: Price = Price {
 };
 
 const UNKNOWN: Verdict = Verdict {
-    state: BillingState::Unknown,
+    state: Unknown,
     p_billed: Chance(9_000),
     stops_on_disconnect: false,
 };
 const BILLED: Verdict = Verdict {
-    state: BillingState::Billed,
+    state: Billed,
     p_billed: Chance::SURE,
     stops_on_disconnect: false,
 };
 const UNBILLED: Verdict = Verdict {
-    state: BillingState::Unbilled,
+    state: Unbilled,
     p_billed: Chance::NEVER,
     stops_on_disconnect: false,
 };
@@ -67,10 +70,6 @@ fn check(facts: &BillFacts<'_>, expected: Line) {
     );
     assert_eq!(line, expected);
 }
-
-use BillingState::{Billed, Unbilled, Unknown};
-use CostBasis as B;
-use Evidence as E;
 
 #[test]
 fn usage_is_evidence_whatever_the_status() {

@@ -370,4 +370,6 @@ fn unhex(hex: &[u8]) -> Option<[u8; 32]> {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;
