@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::builder::StyledStr;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::commands::{check, demo, hash, ingest, init, run};
+use crate::commands::{check, demo, hash, ingest, init, report, run, sql};
 pub use crate::config::{Settings, TopicFlags};
 use crate::exit::{Exit, tell};
 use crate::logging::{self, Look};
@@ -34,7 +34,6 @@ pub struct World {
 impl World {
     /// The process's own.
     #[must_use]
-    #[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
     pub fn real() -> Self {
         let text = |text: OsString| text.to_string_lossy().into_owned();
         Self {
@@ -85,6 +84,8 @@ enum Command {
     Demo(demo::DemoArgs),
     Run(run::RunArgs),
     Ingest(ingest::IngestArgs),
+    Report(report::ReportArgs),
+    Sql(sql::SqlArgs),
     Init(init::InitArgs),
     Check(check::CheckArgs),
     Hash(hash::HashArgs),
@@ -128,6 +129,8 @@ fn dispatch(cli: Cli, world: &mut World) -> anyhow::Result<Exit> {
         Command::Demo(args) => demo::run(&args, world),
         Command::Run(args) => run::run(&args, world),
         Command::Ingest(args) => ingest::run(&args, world),
+        Command::Report(args) => report::run(&args, world),
+        Command::Sql(args) => sql::run(&args, world),
         Command::Init(args) => init::run(&args, world),
         Command::Check(args) => check::run(&args, world),
         Command::Hash(args) => hash::run(&args, world),
@@ -138,8 +141,7 @@ fn dispatch(cli: Cli, world: &mut World) -> anyhow::Result<Exit> {
 fn level(command: &Command) -> &'static str {
     match command {
         Command::Run(_) => "info",
-        Command::Demo(_) | Command::Ingest(_) => "warn",
-        Command::Init(_) | Command::Check(_) | Command::Hash(_) => "warn",
+        _ => "warn",
     }
 }
 

@@ -17,3 +17,4 @@ pub mod lake;
 pub mod maintenance;
 pub mod outlet;
 pub mod pipeline;
+pub mod report;

@@ -6,3 +6,5 @@ pub mod hash;
 pub mod init;
 pub mod ingest;
 pub mod run;
+pub mod report;
+pub mod sql;

@@ -4,6 +4,7 @@
 //! those of the event: a *request* has *operations*, an operation has *attempts*, an attempt is
 //! one *event*.
 
+pub mod alert;
 pub mod batch;
 pub mod bill;
 pub mod class;

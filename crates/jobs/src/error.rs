@@ -218,6 +218,21 @@ fn known_parameters(known: &[String]) -> String {
 }
 
 impl JobError {
+    /// Whether what was typed is wrong, so that trying again will not help.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::Sql { .. }
+                | Self::NotAQuestion { .. }
+                | Self::UnknownJob { .. }
+                | Self::UnknownParameter { .. }
+                | Self::BadParameter { .. }
+                | Self::BadTime { .. }
+                | Self::BadLocation { .. }
+        )
+    }
+
     /// An error of planning or running a query, with the line it speaks of where it knows one.
     pub(crate) fn query(place: &Place, error: DataFusionError) -> Self {
         if let DataFusionError::SQL(parser, _) = error.find_root() {

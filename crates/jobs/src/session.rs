@@ -273,7 +273,12 @@ impl Session {
     /// The error of a query that failed while it ran.
     #[must_use]
     pub fn failed(&self, place: &Place, error: DataFusionError) -> JobError {
-        if matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)) {
+        let too_large = match error.find_root() {
+            DataFusionError::ResourcesExhausted(_) => true,
+            // A full spill folder is an I/O error to Arrow, told by its text alone.
+            root => root.to_string().contains("max_temp_directory_size"),
+        };
+        if too_large {
             return JobError::TooLarge {
                 place: place.clone(),
                 memory_bytes: self.limits.memory_bytes,

@@ -27,7 +27,7 @@ use crate::replay::{self, LogState};
 use crate::retry::{Retry, RetryLimits};
 
 /// The property that says which release may write the table.
-pub const SCHEMA_MAJOR: &str = "retrytoll.schema.major";
+pub const SCHEMA_MAJOR_PROPERTY: &str = "retrytoll.schema.major";
 /// Commits between two checkpoints.
 pub const CHECKPOINT_COMMITS: u64 = 100;
 /// How long entries, and removed files, stay: the reach of `--at-version` and of an alert's
@@ -72,7 +72,7 @@ impl TableSpec {
         // `delta.setTransactionRetentionDuration` stays unset and no `txn` has a `lastUpdated`:
         // with either, other programs' checkpoints would drop positions as expired.
         let properties = [
-            (SCHEMA_MAJOR, self.schema_major.to_string()),
+            (SCHEMA_MAJOR_PROPERTY, self.schema_major.to_string()),
             ("delta.logRetentionDuration", "interval 7 days".to_owned()),
             (
                 "delta.deletedFileRetentionDuration",
@@ -91,7 +91,7 @@ impl TableSpec {
     /// [`LakeError::ColumnChanged`] for another type or another partition column.
     pub(crate) fn check(&self, location: &str, state: &LogState) -> Result<(), LakeError> {
         let location = location.to_owned();
-        let major = state.metadata.configuration().get(SCHEMA_MAJOR);
+        let major = state.metadata.configuration().get(SCHEMA_MAJOR_PROPERTY);
         let Some(found) = major.and_then(|text| text.parse::<u32>().ok()) else {
             return Err(LakeError::NotOurTable { location });
         };

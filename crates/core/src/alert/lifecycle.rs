@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    EndsReason, HYSTERESIS_PCT, Rule, Sample, Severity, State, Transition, dedup_key,
+    EndsReason, HYSTERESIS_PCT, Rule, Sample, State, Transition, dedup_key,
 };
 
 /// What is known at an instant of event time.
@@ -22,9 +22,9 @@ pub struct Tick<'a> {
 pub struct Alerts {
     /// The last transition under each `dedup_key`.
     last: BTreeMap<String, Transition>,
-    /// Since when the bounds hold of what does not fire yet, ms. It is in no transition: after a
-    /// restart the ticks begin `for` earlier.
-    pending: BTreeMap<String, i64>,
+    /// Since when the bounds hold of what does not fire yet, ms, by rule and entity. It is in no
+    /// transition: after a restart the ticks begin `for` earlier.
+    pending: BTreeMap<(String, String), i64>,
 }
 
 impl Alerts {
@@ -32,7 +32,7 @@ impl Alerts {
     pub fn apply(&mut self, transition: Transition) {
         let newest = self.last.get(&transition.dedup_key).map_or(0, |last| last.number);
         if transition.number > newest {
-            self.pending.remove(&transition.dedup_key);
+            self.pending.remove(&(transition.rule.clone(), transition.entity.clone()));
             self.last.insert(transition.dedup_key.clone(), transition);
         }
     }
@@ -58,10 +58,8 @@ impl Alerts {
             }
         }
         // Of what has no sample the bounds do not hold, and nobody waits for `for`.
-        self.pending.retain(|key, _| {
-            !key.starts_with(&format!("{}/", rule.name))
-                || tick.samples.keys().any(|entity| dedup_key(&rule.name, entity) == *key)
-        });
+        self.pending
+            .retain(|(of, entity), _| *of != rule.name || tick.samples.contains_key(entity));
         let silent = self.firing().filter(|open| {
             open.rule == rule.name
                 && !tick.samples.contains_key(&open.entity)
@@ -90,16 +88,17 @@ impl Alerts {
         dedup_key: String,
         sample: &Sample,
     ) -> Option<Transition> {
+        let place = (rule.name.clone(), entity.to_owned());
         match rule.holds(sample, 100) {
             // Withheld: it neither begins to hold nor stops.
             None => return None,
             Some(false) => {
-                self.pending.remove(&dedup_key);
+                self.pending.remove(&place);
                 return None;
             }
             Some(true) => {}
         }
-        let starts_at_ms = *self.pending.entry(dedup_key.clone()).or_insert(at_ms);
+        let starts_at_ms = *self.pending.entry(place).or_insert(at_ms);
         if at_ms - starts_at_ms < rule.for_ms {
             return None;
         }
@@ -115,12 +114,6 @@ impl Alerts {
             starts_at_ms,
             at_ms,
         })
-    }
-
-    /// The most urgent of what fires.
-    #[must_use]
-    pub fn worst(&self) -> Option<Severity> {
-        self.firing().map(|open| open.severity).max()
     }
 }
 

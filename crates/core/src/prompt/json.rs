@@ -17,6 +17,7 @@ pub const EXPONENT_MAX: i64 = 999_999;
 
 /// A constant as raw JSON; it must be valid.
 pub(super) fn raw(text: &'static str) -> &'static RawValue {
+    #[expect(clippy::expect_used, reason = "constants of this program; tests read each of them")]
     serde_json::from_str(text).expect("a constant is valid JSON")
 }
 
@@ -30,6 +31,7 @@ pub(super) fn items(value: &RawValue) -> Result<Option<Vec<&RawValue>>, PromptEr
 
 /// The members of an object, sorted by name in UTF-16, no name twice.
 #[derive(Clone)]
+#[derive(Default)]
 pub(super) struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'a> Members<'a> {
@@ -126,7 +128,8 @@ fn write_at(value: &RawValue, depth: usize, out: &mut Vec<u8>) -> Result<(), Pro
     let text = value.get();
     match text.as_bytes()[0] {
         b'{' => {
-            let members = Members::read(value)?.expect("it begins like an object");
+            // It begins like an object, so it is one.
+            let members = Members::read(value)?.unwrap_or_default();
             write_members(&members, depth, out)
         }
         b'[' => {

@@ -77,6 +77,18 @@ fn percent(value: i128, scale: i8) -> Shown {
     exactly(format!("{sign}{}.{} %", tenths / 10, tenths % 10))
 }
 
+/// Dollars with 12 digits after the point, as tables show them: `$412.38`.
+#[must_use]
+pub fn dollars_text(value: i128) -> String {
+    money(value, 12).text
+}
+
+/// A percentage with 12 digits after the point, as tables show it: `6.4 %`.
+#[must_use]
+pub fn percent_text(value: i128) -> String {
+    percent(value, 12).text
+}
+
 /// `1,234,567`.
 fn grouped(digits: &str) -> String {
     let mut out = String::with_capacity(digits.len() * 4 / 3);

@@ -16,7 +16,7 @@ use arrow::error::ArrowError;
 
 use crate::error::JobError;
 
-pub use cell::decimal_text;
+pub use cell::{decimal_text, dollars_text, percent_text};
 pub use report::{footer, report};
 pub use rows::RowWriter;
 pub use table::Style;

@@ -25,7 +25,7 @@ use crate::session::{CompleteThrough, JobResult};
 /// # Errors
 /// [`JobError::Write`]; [`JobError::Format`] for a column that the format cannot hold.
 pub fn report(
-    out: &mut (dyn Write + Send),
+    out: &mut dyn Write,
     result: &JobResult,
     format: Format,
     style: Style,
@@ -103,7 +103,7 @@ fn beside(facts: &Facts) -> Vec<String> {
 }
 
 fn table(
-    out: &mut (dyn Write + Send),
+    out: &mut dyn Write,
     result: &JobResult,
     style: Style,
 ) -> Result<(), WriteError> {

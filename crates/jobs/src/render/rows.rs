@@ -18,42 +18,48 @@ use crate::error::JobError;
 
 /// Rows of one table on a terminal; more go into further tables, so that memory stays bounded.
 const TABLE_ROWS_MAX: usize = 10_000;
+/// Rows of one row group of Parquet.
+const ROW_GROUP_ROWS: usize = 100_000;
 
 /// Writes the batches of one answer in one format. [`RowWriter::finish`] must be called.
-pub struct RowWriter<W: Write + Send> {
+pub struct RowWriter<W: Write> {
+    out: W,
     schema: SchemaRef,
     format: Format,
-    kind: Kind<W>,
+    kind: Kind,
     rows: u64,
 }
 
-enum Kind<W: Write + Send> {
-    Table { out: W, style: Style, held: Vec<RecordBatch> },
-    Json { out: W },
-    Csv { out: W },
-    Parquet(Box<ArrowWriter<W>>),
+enum Kind {
+    Table { style: Style, held: Vec<RecordBatch> },
+    Json,
+    Csv,
+    /// What the writer put into its memory goes on to `out` after each batch.
+    Parquet(Box<ArrowWriter<Vec<u8>>>),
 }
 
-impl<W: Write + Send> RowWriter<W> {
-    /// A writer to `out`; nothing is written yet, but for Parquet's first bytes.
+impl<W: Write> RowWriter<W> {
+    /// A writer to `out`; nothing is written yet.
     ///
     /// # Errors
     /// [`JobError::Write`], [`JobError::Format`].
     pub fn new(out: W, schema: SchemaRef, format: Format, style: Style) -> Result<Self, JobError> {
         let kind = match format {
-            Format::Table => Kind::Table { out, style, held: Vec::new() },
-            Format::Json => Kind::Json { out },
-            Format::Csv => Kind::Csv { out },
+            Format::Table => Kind::Table { style, held: Vec::new() },
+            Format::Json => Kind::Json,
+            Format::Csv => Kind::Csv,
             Format::Parquet => {
                 let properties = WriterProperties::builder()
                     .set_compression(Compression::ZSTD(Default::default()))
+                    // A row group is held in memory until it is whole.
+                    .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
                     .build();
-                let writer = ArrowWriter::try_new(out, schema.clone(), Some(properties))
+                let writer = ArrowWriter::try_new(Vec::new(), schema.clone(), Some(properties))
                     .map_err(|error| parquet_error(error).of(format))?;
                 Kind::Parquet(Box::new(writer))
             }
         };
-        Ok(Self { schema, format, kind, rows: 0 })
+        Ok(Self { out, schema, format, kind, rows: 0 })
     }
 
     /// Writes a batch, or keeps it for its table.
@@ -65,17 +71,21 @@ impl<W: Write + Send> RowWriter<W> {
     }
 
     fn try_write(&mut self, batch: &RecordBatch) -> Result<(), WriteError> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
         let first = self.rows == 0;
         self.rows += batch.num_rows() as u64;
+        let out = &mut self.out;
         match &mut self.kind {
-            Kind::Table { out, style, held } => {
+            Kind::Table { style, held } => {
                 held.push(batch.clone());
                 if held.iter().map(RecordBatch::num_rows).sum::<usize>() >= TABLE_ROWS_MAX {
                     table::draw(out, &self.schema, &std::mem::take(held), false, *style)?;
                     writeln!(out)?;
                 }
             }
-            Kind::Json { out } => {
+            Kind::Json => {
                 for (at, row) in json_rows(batch)?.iter().enumerate() {
                     let before = if first && at == 0 { "[\n" } else { ",\n" };
                     out.write_all(before.as_bytes())?;
@@ -83,8 +93,12 @@ impl<W: Write + Send> RowWriter<W> {
                 }
             }
             // Through memory, since the CSV writer makes text of the errors of its place.
-            Kind::Csv { out } => out.write_all(&csv_rows(batch, first)?)?,
-            Kind::Parquet(writer) => writer.write(batch).map_err(parquet_error)?,
+            Kind::Csv => out.write_all(&csv_rows(batch, first)?)?,
+            Kind::Parquet(writer) => {
+                writer.write(batch).map_err(parquet_error)?;
+                // Only whole row groups leave the writer.
+                out.write_all(&std::mem::take(writer.inner_mut()))?;
+            }
         }
         Ok(())
     }
@@ -101,28 +115,25 @@ impl<W: Write + Send> RowWriter<W> {
 
     fn try_finish(&mut self) -> Result<(), WriteError> {
         let none = self.rows == 0;
+        let out = &mut self.out;
         match &mut self.kind {
-            Kind::Table { out, style, held } => {
+            Kind::Table { style, held } => {
                 if none || !held.is_empty() {
                     table::draw(out, &self.schema, held, false, *style)?;
                 }
-                out.flush()?;
             }
-            Kind::Json { out } => {
-                out.write_all(if none { b"[]\n" } else { b"\n]\n" })?;
-                out.flush()?;
-            }
-            Kind::Csv { out } => {
+            Kind::Json => out.write_all(if none { b"[]\n" } else { b"\n]\n" })?,
+            Kind::Csv => {
                 if none {
                     out.write_all(&csv_rows(&RecordBatch::new_empty(self.schema.clone()), true)?)?;
                 }
-                out.flush()?;
             }
             Kind::Parquet(writer) => {
                 writer.finish().map_err(parquet_error)?;
-                writer.inner_mut().flush()?;
+                out.write_all(writer.inner())?;
             }
         }
+        out.flush()?;
         Ok(())
     }
 }
@@ -146,14 +157,9 @@ fn csv_rows(batch: &RecordBatch, header: bool) -> Result<Vec<u8>, WriteError> {
     Ok(text)
 }
 
+/// It writes to memory: all that can fail is what is written.
 fn parquet_error(error: ParquetError) -> WriteError {
-    match error {
-        ParquetError::External(error) => match error.downcast::<std::io::Error>() {
-            Ok(error) => WriteError::Io(*error),
-            Err(error) => WriteError::Arrow(ParquetError::External(error).into()),
-        },
-        error => WriteError::Arrow(error.into()),
-    }
+    WriteError::Arrow(error.into())
 }
 
 #[cfg(test)]

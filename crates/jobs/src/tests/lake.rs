@@ -181,7 +181,6 @@ async fn memory_has_a_limit() {
     let sql = "SELECT request_id, count(*) AS n FROM attempts GROUP BY request_id ORDER BY n, request_id LIMIT 1";
     let small = open(300_000, 1000).await;
     let refused = answer(&small, sql).await;
-    if let Err(e) = small.query(sql, &the_day()).await.unwrap().try_collect::<Vec<_>>().await { println!("DBG {e:?} ROOT {:?}", e.find_root()); }
     assert!(refused.contains("more than its 300000 bytes of memory and 1000 of spill"), "{refused}");
     let roomy = open(48 << 20, 1 << 30).await;
     assert_eq!(answer(&roomy, sql).await, format!("request-{:060} | 1", 0));

@@ -1,0 +1,235 @@
+"""What one case touches: a folder, topics, processes, a lake; all of it gone at the end."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections import Counter
+from decimal import Decimal
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "oracle"))
+import foreign_read  # noqa: E402
+
+from . import broker, events
+from .cases import until
+
+# Short, so that a case takes seconds; 6 s is the least that brokers allow by default.
+QUICK = {"kafka.session_timeout": "6s", "flush.interval": "300ms", "flush.interval_behind": "300ms",
+         "flush.position_interval": "1s"}
+ROW = """source_partition, source_offset, request_id, attempt, model, decision, error_class, billing,
+         cost_confirmed::TEXT, cost_ceiling::TEXT"""
+
+
+class Toll:
+    """A retrytoll process; its log is read from a file."""
+
+    def __init__(self, folder, name, args, env):
+        self.name, self.err = name, folder / f"{name}.err"
+        # RETRYTOLL_BIN and its like would be taken for keys of the configuration.
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("RETRYTOLL_")}
+        with open(self.err, "wb") as err:
+            self.process = subprocess.Popen(
+                [os.environ["RETRYTOLL_BIN"], *map(str, args)], cwd=folder, env=clean | env, stderr=err,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+    def text(self):
+        return self.err.read_text(errors="replace")
+
+    def told(self, message):
+        """The log's entries with this message."""
+        found = []
+        for line in self.text().splitlines():
+            if message in line and line.startswith("{") and line.endswith("}"):
+                entry = json.loads(line)
+                found += [entry] if entry["message"] == message else []
+        return found
+
+    def owned(self):
+        """The partitions that it holds, by what it told."""
+        held = set()
+        for line in self.text().splitlines():
+            if line.startswith("{") and line.endswith("}"):
+                entry = json.loads(line)
+                numbers = set(map(int, re.findall(r"\d+", str(entry.get("partitions", "")))))
+                if entry["message"] == "assigned":
+                    held |= numbers
+                elif entry["message"] == "revoked":
+                    held -= numbers
+        return held
+
+    def claimed(self, count):
+        """Waits until it has claimed so many partitions."""
+        until(f"{self.name} claims {count} partitions", lambda: self.is_up() and len(
+            {e["partition"] for e in self.told("partition claimed")}) >= count, 40)
+        return self
+
+    def is_up(self):
+        code = self.process.poll()
+        assert code is None, f"{self.name} ended with {code}: {self.text()[-2000:]}"
+        return True
+
+    def send(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(10)
+
+    def ends(self, code=0, seconds=60):
+        """Waits for its end; it must be with this exit code."""
+        try:
+            found = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} did not end within {seconds} s") from None
+        assert found == code, f"{self.name} ended with {found}, not {code}: {self.text()[-3000:]}"
+        return self
+
+    def stop(self, seconds=10):
+        """SIGTERM, and a clean end in time."""
+        self.send(signal.SIGTERM)
+        return self.ends(0, seconds)
+
+
+class World:
+    def __init__(self, name, rng):
+        self.rng, self.processes, self.topics = rng, [], []
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"retrytoll-{name}-"))
+        self.lake = self.folder / "lake"
+
+    # --- topics and processes ---
+
+    def topic(self, partitions=8, config=None, dead_letters=None):
+        """A topic and its dead-letter topic, both new."""
+        topic = f"e2e-{self.folder.name.split('-')[1]}-{uuid.uuid4().hex[:8]}"
+        for name, count, settings in [(topic, partitions, config), (f"{topic}.dead-letters", 1, dead_letters)]:
+            self.topics.append(name)
+            broker.create(name, count, settings)
+        return topic
+
+    def start(self, *args, env=None):
+        toll = Toll(self.folder, f"retrytoll-{len(self.processes)}", args, env or {})
+        self.processes.append(toll)
+        return toll
+
+    def run(self, topic, *flags, env=None, lake=None, **settings):
+        """`retrytoll run`; settings as flush_interval__="1s" are written flush.interval."""
+        given = QUICK | {"kafka.group": f"{topic}-group"} | {k.replace("__", "."): v for k, v in settings.items()}
+        if "flush__interval_behind" not in settings:  # it must not be shorter
+            given["flush.interval_behind"] = given["flush.interval"]
+        sets = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
+        return self.start("run", "--bootstrap", broker.bootstrap(), "--topic", topic, "--lake", lake or self.lake,
+                          *flags, *sets, env=env)
+
+    def read_all(self, topic, **settings):
+        """Reads the topic to its end, in one process."""
+        return self.run(topic, "--until-end", **settings).ends(0, 600)
+
+    def ingest(self, *files, code=0, **env):
+        return self.start("ingest", *files, "--lake", self.lake, env=env).ends(code)
+
+    # --- the lake, as a stranger reads it ---
+
+    @property
+    def table(self):
+        return self.lake / "attempts"
+
+    def load(self):
+        """DuckDB with the view `attempts`, or None while there is no file."""
+        if not (self.table / "_delta_log").exists() or not foreign_read.live_files(self.table)[1]:
+            return None
+        return foreign_read.load(self.table)[0]
+
+    def count(self):
+        db = self.load()
+        return db.execute("SELECT count(*) FROM attempts").fetchone()[0] if db else 0
+
+    def query(self, sql, *args):
+        db = self.load()
+        return db.execute(sql, args).fetchall() if db else []
+
+    def rows(self, where="true"):
+        return Counter(self.query(f"SELECT {ROW} FROM attempts WHERE {where}"))
+
+    def actions(self, kind):
+        """[(version, action)] of one kind, over the whole log."""
+        found = []
+        for entry in sorted((self.table / "_delta_log").glob("*.json")):
+            if entry.stem.isdigit():
+                lines = map(json.loads, entry.read_text().splitlines())
+                found += [(int(entry.stem), line[kind]) for line in lines if kind in line]
+        return found
+
+    def position(self, topic, partition, field="next"):
+        """A partition's txn, by the last commit that states it; None before the first."""
+        found = None
+        for _, txn in self.actions("txn"):
+            if txn["appId"].startswith(f"retrytoll/{field}/{partition}/") and txn["appId"].endswith(f"/{topic}"):
+                found = txn["version"]
+        return found
+
+    def letters(self, topic):
+        """Dead letters: [(key, body)]."""
+        return [(m.key().decode(), json.loads(m.value())) for m in broker.messages(f"{topic}.dead-letters")]
+
+    def wait_rows(self, count, seconds=60):
+        def there():
+            for toll in self.processes:
+                code = toll.process.poll()
+                assert code in (None, 0, -9), f"{toll.name} ended with {code}: {toll.text()[-3000:]}"
+            return self.count() >= count
+        try:
+            until("", there, seconds)
+        except AssertionError as error:
+            raise AssertionError(str(error) if str(error)[:3] != "not" else
+                                 f"{self.count()} rows of {count} after {seconds} s") from None
+
+    def same_rows(self, expected, where="true"):
+        """The table's rows are those, no more, no fewer, and their money sums to the last digit."""
+        found = self.rows(where)
+        more, fewer = found - expected.rows, expected.rows - found
+        assert not more and not fewer, (f"{sum(more.values())} rows more, as {sorted(more, key=str)[:3]}; "
+                                        f"{sum(fewer.values())} fewer, as {sorted(fewer, key=str)[:3]}")
+        if not found:
+            return
+        confirmed, ceiling, rows, lineages = self.query(
+            "SELECT sum(cost_confirmed)::TEXT, sum(cost_ceiling)::TEXT, count(*), count(DISTINCT (source, "
+            f"source_partition, source_offset, source_index)) FROM attempts WHERE {where}")[0]
+        sums = (Decimal(confirmed or 0), Decimal(ceiling or 0))
+        due = (expected.sum(8), expected.sum(9))
+        assert sums == due, f"sums {sums}, due {due}"
+        assert rows == lineages == sum(expected.rows.values()), f"{rows} rows of {lineages} lineages"
+
+    def check(self, topic, letters="once"):
+        """Rows and dead letters against the topic's log. `letters`: "once", or "repeats" after a kill."""
+        expected = events.Expected(broker.log(topic))
+        self.same_rows(expected, f"source LIKE '%/{topic}'")
+        found = Counter((body["partition"], body["offset"]) for _, body in self.letters(topic))
+        assert set(found) == expected.bad, (f"dead letters missing: {sorted(expected.bad - set(found))[:5]}, "
+                                            f"too many: {sorted(set(found) - expected.bad)[:5]}")
+        if letters == "once":
+            assert max(found.values(), default=1) == 1, f"twice: {[k for k, n in found.items() if n > 1][:5]}"
+        for key, body in self.letters(topic):
+            assert key == f"{body['source']}/{body['partition']}/{body['offset']}", key
+        return expected
+
+    # --- the end ---
+
+    def evidence(self):
+        for toll in self.processes:
+            print(f"--- {toll.name} (exit code {toll.process.poll()}): {' '.join(toll.process.args[1:])}")
+            lines = [x for x in toll.text().splitlines() if '"committed"' not in x]
+            print("\n".join(lines[-25:]))
+
+    def close(self):
+        for toll in self.processes:
+            if toll.process.poll() is None:
+                toll.kill()
+        if self.topics:
+            broker.delete(*self.topics)
+        shutil.rmtree(self.folder, ignore_errors=True)
