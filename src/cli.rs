@@ -37,7 +37,9 @@ impl World {
     pub fn real() -> Self {
         let text = |text: OsString| text.to_string_lossy().into_owned();
         Self {
-            env: std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect(),
+            env: std::env::vars_os()
+                .map(|(name, value)| (text(name), text(value)))
+                .collect(),
             folder: PathBuf::new(),
             input: Box::new(std::io::stdin()),
             out: Box::new(std::io::stdout()),
@@ -50,7 +52,10 @@ impl World {
     /// The value of a variable; an empty one is not set.
     #[must_use]
     pub fn var(&self, name: &str) -> Option<&str> {
-        let found = self.env.iter().find(|(key, value)| key == name && !value.is_empty());
+        let found = self
+            .env
+            .iter()
+            .find(|(key, value)| key == name && !value.is_empty());
         found.map(|(_, value)| value.as_str())
     }
 
@@ -149,7 +154,9 @@ fn start_logging(cli: &Cli, world: &World) -> anyhow::Result<()> {
     let words = cli.log.as_deref().or(world.var("RETRYTOLL_LOG"));
     let filter = logging::filter(words.unwrap_or(level(&cli.command)))?;
     let look = match world.err_is_terminal {
-        true => Look::Text { colour: world.colour(true) },
+        true => Look::Text {
+            colour: world.colour(true),
+        },
         false => Look::Json,
     };
     logging::start(filter, look);
@@ -163,35 +170,54 @@ fn show_usage(error: &clap::Error, world: &mut World) -> Exit {
         _ => (Exit::Usage, world.err_is_terminal),
     };
     let text = show(&error.render(), world.colour(terminal));
-    let out = if exit == Exit::Fine { &mut world.out } else { &mut world.err };
+    let out = if exit == Exit::Fine {
+        &mut world.out
+    } else {
+        &mut world.err
+    };
     // Who closed the pipe has read enough.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     exit
 }
 
 fn show(text: &StyledStr, colour: bool) -> String {
-    if colour { text.ansi().to_string() } else { text.to_string() }
+    if colour {
+        text.ansi().to_string()
+    } else {
+        text.to_string()
+    }
 }
 
 /// The command line with its commands in groups, which clap can't do by itself.
 fn command() -> clap::Command {
     let command = Cli::command();
-    let width = command.get_subcommands().map(|each| each.get_name().len()).max().unwrap_or(0);
+    let width = command
+        .get_subcommands()
+        .map(|each| each.get_name().len())
+        .max()
+        .unwrap_or(0);
     let mut groups = String::new();
     for (heading, names) in GROUPS {
-        let there: Vec<_> =
-            names.iter().filter_map(|name| command.find_subcommand(name)).collect();
+        let there: Vec<_> = names
+            .iter()
+            .filter_map(|name| command.find_subcommand(name))
+            .collect();
         if !there.is_empty() {
             groups.push_str(&format!("\x1b[1m\x1b[4m{heading}:\x1b[0m\n"));
         }
         for each in there {
-            let about = each.get_about().map(ToString::to_string).unwrap_or_default();
-            groups.push_str(&format!("  \x1b[1m{:width$}\x1b[0m  {about}\n", each.get_name()));
+            let about = each
+                .get_about()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            groups.push_str(&format!(
+                "  \x1b[1m{:width$}\x1b[0m  {about}\n",
+                each.get_name()
+            ));
         }
     }
-    let template = format!(
-        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{groups}\n{{options}}{{after-help}}"
-    );
+    let template =
+        format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\n{groups}\n{{options}}{{after-help}}");
     command.help_template(template).after_help(AFTER)
 }
 

@@ -45,19 +45,30 @@ impl Stop {
     /// Something failed that may go well another time.
     #[must_use]
     pub fn failed(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: hint.into(), exit: Exit::Failed, source: None }
+        Self {
+            message: message.into(),
+            hint: hint.into(),
+            exit: Exit::Failed,
+            source: None,
+        }
     }
 
     /// The command line is wrong.
     #[must_use]
     pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, ..Self::failed(message, hint) }
+        Self {
+            exit: Exit::Usage,
+            ..Self::failed(message, hint)
+        }
     }
 
     /// The same, because of `cause`.
     #[must_use]
     pub fn because(self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { source: Some(cause.into()), ..self }
+        Self {
+            source: Some(cause.into()),
+            ..self
+        }
     }
 }
 
@@ -120,13 +131,19 @@ mod tests {
         assert_eq!(told(stop), (Exit::Usage, text.into()));
 
         let plain = anyhow::anyhow!("inner").context("outer");
-        assert_eq!(told(plain), (Exit::Failed, "error: outer\n  cause: inner\n".into()));
+        assert_eq!(
+            told(plain),
+            (Exit::Failed, "error: outer\n  cause: inner\n".into())
+        );
     }
 
     #[test]
     fn a_cause_that_stands_in_the_text_already_is_not_repeated() {
         let stop = Stop::failed("can't send: timed out", "").because("timed out");
-        assert_eq!(told(stop), (Exit::Failed, "error: can't send: timed out\n".into()));
+        assert_eq!(
+            told(stop),
+            (Exit::Failed, "error: can't send: timed out\n".into())
+        );
     }
 
     #[test]

@@ -33,7 +33,10 @@ pub fn local_root(config: &Config) -> anyhow::Result<PathBuf> {
         Some(path) => Path::new(path),
         None if place.contains("://") => {
             let hint = "write to a local folder, and copy it there";
-            bail!(Stop::usage(format!("{place} is an object store: not written to yet"), hint));
+            bail!(Stop::usage(
+                format!("{place} is an object store: not written to yet"),
+                hint
+            ));
         }
         None => Path::new(place),
     };
@@ -52,8 +55,11 @@ pub fn url_of(folder: &Path) -> anyhow::Result<Url> {
 
 /// Opens the table of events, or makes it.
 pub async fn open_attempts(root: &Path, clock: &Clock) -> anyhow::Result<Table> {
-    let spec =
-        TableSpec { columns: attempts_schema(), by_date: true, schema_major: SCHEMA_MAJOR };
+    let spec = TableSpec {
+        columns: attempts_schema(),
+        by_date: true,
+        schema_major: SCHEMA_MAJOR,
+    };
     let folder = root.join(ATTEMPTS);
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot make {}", folder.display()))?;
@@ -63,14 +69,21 @@ pub async fn open_attempts(root: &Path, clock: &Clock) -> anyhow::Result<Table> 
 /// The one way into the table's log, for a member of a group.
 pub async fn open_writer(table: Table, group: &str, clock: &Clock) -> anyhow::Result<Writer> {
     let name = format!("{}-{}", host_name(), std::process::id());
-    let member = Member { group: group.to_owned(), name };
+    let member = Member {
+        group: group.to_owned(),
+        name,
+    };
     Ok(Writer::open(table, member, clock.clone(), WriterLimits::default()).await?)
 }
 
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
-    if name.is_empty() { "host".to_owned() } else { name.to_owned() }
+    if name.is_empty() {
+        "host".to_owned()
+    } else {
+        name.to_owned()
+    }
 }
 
 /// Prices, policy and settings, as configured.
@@ -94,7 +107,12 @@ pub fn tables(config: &Config) -> anyhow::Result<Arc<Tables>> {
     let policy = Policy::new(rows.as_deref())
         .map_err(|error| Stop::usage("the billing policy can't be used", "").because(error))?;
     let settings = config.source.clone();
-    Ok(Arc::new(Tables { classes: Classes::built_in(), policy, prices, settings }))
+    Ok(Arc::new(Tables {
+        classes: Classes::built_in(),
+        policy,
+        prices,
+        settings,
+    }))
 }
 
 /// Bounds of the reading stage.

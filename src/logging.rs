@@ -11,7 +11,9 @@ use crate::exit::Stop;
 pub enum Look {
     /// One JSON object a line, for machines.
     Json,
-    Text { colour: bool },
+    Text {
+        colour: bool,
+    },
 }
 
 /// What is logged: `info`, or `warn,retrytoll=debug`.
@@ -56,7 +58,13 @@ mod tests {
 
     #[test]
     fn a_filter_is_a_level_or_levels_by_target() {
-        for words in ["info", "WARN", "warn,retrytoll=debug", "off", "info,librdkafka=trace"] {
+        for words in [
+            "info",
+            "WARN",
+            "warn,retrytoll=debug",
+            "off",
+            "info,librdkafka=trace",
+        ] {
             assert!(filter(words).is_ok(), "{words}");
         }
         for words in ["verbose", "info,loud", "retrytoll=loud", ""] {

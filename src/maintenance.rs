@@ -57,7 +57,10 @@ impl Maintenance {
             if !leading.load(Ordering::Acquire) {
                 self.writer = None;
             } else if let Err(error) = self.run_due().await {
-                tracing::warn!(error = format!("{error:#}"), "maintenance; it is tried again");
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "maintenance; it is tried again"
+                );
                 self.writer = None;
             }
         }
@@ -77,7 +80,11 @@ impl Maintenance {
             self.vacuumed_ms = now_ms;
             let writer = self.writer().await?;
             let removed = vacuum(writer, VacuumLimits::default(), now_ms, false).await?;
-            tracing::info!(files = removed.files.len(), bytes = removed.bytes, "vacuumed");
+            tracing::info!(
+                files = removed.files.len(),
+                bytes = removed.bytes,
+                "vacuumed"
+            );
         }
         Ok(())
     }
@@ -102,22 +109,34 @@ impl Maintenance {
         if plan(&files, now_ms, limits).is_empty() {
             return Ok(());
         }
-        let layout =
-            Layout { sort_by: "request_id".to_owned(), properties: writer_properties() };
+        let layout = Layout {
+            sort_by: "request_id".to_owned(),
+            properties: writer_properties(),
+        };
         let writer = self.writer().await?;
         let done = compact(writer, &layout, now_ms, limits).await?;
-        tracing::info!(files_in = done.files_in, files_out = done.files_out, "compacted");
+        tracing::info!(
+            files_in = done.files_in,
+            files_out = done.files_out,
+            "compacted"
+        );
         Ok(())
     }
 
     /// A writer of our own, in the leader's place.
     async fn writer(&mut self) -> anyhow::Result<&mut Writer> {
-        if self.writer.as_ref().is_none_or(|writer| !writer.is_leader()) {
+        if self
+            .writer
+            .as_ref()
+            .is_none_or(|writer| !writer.is_leader())
+        {
             let table = lake::open_attempts(&self.root, &self.clock).await?;
             let mut writer = lake::open_writer(table, &self.group, &self.clock).await?;
             writer.claim_leader().await?;
             self.writer = Some(writer);
         }
-        self.writer.as_mut().ok_or_else(|| LakeError::NotLeader.into())
+        self.writer
+            .as_mut()
+            .ok_or_else(|| LakeError::NotLeader.into())
     }
 }

@@ -20,7 +20,10 @@ impl DeadLetterOutlet {
     pub fn file(path: &Path) -> anyhow::Result<Self> {
         let open = OpenOptions::new().create(true).append(true).open(path);
         let file = open.with_context(|| {
-            format!("cannot open {} for dead letters; name another with --dead-letters", path.display())
+            format!(
+                "cannot open {} for dead letters; name another with --dead-letters",
+                path.display()
+            )
         })?;
         Ok(Self::File(file))
     }

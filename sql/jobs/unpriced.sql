@@ -6,8 +6,8 @@ SELECT
   count(*) FILTER (WHERE is_retry) AS retries,
   sum(input_tokens) AS input_tokens,
   sum(output_tokens) AS output_tokens,
-  min(ts) AS first_ts,
-  max(ts) AS last_ts
+  arrow_cast(min(ts), $zone_type) AS first_ts,
+  arrow_cast(max(ts), $zone_type) AS last_ts
 FROM attempts
 WHERE counted AND cost_basis = 'unpriced' AND ts >= $since AND ts < $until
 GROUP BY model

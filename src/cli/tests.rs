@@ -16,7 +16,10 @@ impl Written {
 
 impl Write for Written {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("not poisoned").extend_from_slice(bytes);
+        self.0
+            .lock()
+            .expect("not poisoned")
+            .extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -34,7 +37,10 @@ struct Ran {
 fn run_with(folder: &Path, env: &[(&str, &str)], input: &str, args: &[&str]) -> Ran {
     let (out, err) = (Written::default(), Written::default());
     let mut world = World {
-        env: env.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+        env: env
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect(),
         folder: folder.to_owned(),
         input: Box::new(io::Cursor::new(input.to_owned())),
         out: Box::new(out.clone()),
@@ -42,9 +48,15 @@ fn run_with(folder: &Path, env: &[(&str, &str)], input: &str, args: &[&str]) -> 
         out_is_terminal: false,
         err_is_terminal: false,
     };
-    let args = std::iter::once("retrytoll").chain(args.iter().copied()).map(OsString::from);
+    let args = std::iter::once("retrytoll")
+        .chain(args.iter().copied())
+        .map(OsString::from);
     let exit = run_in(args, &mut world);
-    Ran { exit, out: out.text(), err: err.text() }
+    Ran {
+        exit,
+        out: out.text(),
+        err: err.text(),
+    }
 }
 
 fn ran(input: &str, args: &[&str]) -> Ran {
@@ -57,20 +69,38 @@ const BODY: &str = r#"{"system":"abc","messages":[{"role":"user","content":"x"}]
 fn help_lists_every_command_in_one_group() {
     let Ran { exit, out, err } = ran("", &["--help"]);
     assert_eq!((exit, err.as_str()), (Exit::Fine, ""));
-    assert!(!out.contains('\x1b'), "colour where there is no terminal: {out:?}");
+    assert!(
+        !out.contains('\x1b'),
+        "colour where there is no terminal: {out:?}"
+    );
     for each in Cli::command().get_subcommands() {
         let name = each.get_name();
-        let groups = GROUPS.iter().filter(|(_, names)| names.contains(&name)).count();
+        let groups = GROUPS
+            .iter()
+            .filter(|(_, names)| names.contains(&name))
+            .count();
         assert_eq!(groups, 1, "{name}");
-        let about = each.get_about().map(ToString::to_string).unwrap_or_default();
+        let about = each
+            .get_about()
+            .map(ToString::to_string)
+            .unwrap_or_default();
         assert!(!about.is_empty(), "{name}");
-        let lines = out.lines().filter(|line| line.trim_start().starts_with(name));
-        assert_eq!(lines.filter(|line| line.ends_with(&about)).count(), 1, "{name}: {out}");
+        let lines = out
+            .lines()
+            .filter(|line| line.trim_start().starts_with(name));
+        assert_eq!(
+            lines.filter(|line| line.ends_with(&about)).count(),
+            1,
+            "{name}: {out}"
+        );
     }
     assert!(out.contains("\nKeep:\n  init"), "{out}");
     assert!(!out.contains("Bill:"), "an empty group is shown: {out}");
     assert!(out.contains("3 a gate not met"), "{out}");
-    assert_eq!(ran("", &["--version"]).out, format!("retrytoll {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        ran("", &["--version"]).out,
+        format!("retrytoll {}\n", env!("CARGO_PKG_VERSION"))
+    );
 }
 
 #[test]
@@ -102,7 +132,10 @@ fn hash_reads_stdin_or_a_file_and_a_key() {
     let vectors = include_str!("../../schemas/prompt-hash.vectors.json");
     let vectors: Vec<serde_json::Value> = serde_json::from_str(vectors).expect("JSON");
     let vector = |name: &str| {
-        let found = vectors.iter().find(|vector| vector["name"] == name).expect(name);
+        let found = vectors
+            .iter()
+            .find(|vector| vector["name"] == name)
+            .expect(name);
         let text = |member: &str| found[member].as_str().expect(member).to_owned();
         (text("body"), format!("{}\n", text("hash")))
     };
@@ -118,13 +151,21 @@ fn hash_reads_stdin_or_a_file_and_a_key() {
 
     let (body, expected) = vector("all that counts, keyed");
     let keyed = run_with(folder.path(), &[], &body, &["hash", "--key-file", "key"]);
-    assert_eq!((keyed.exit, keyed.out), (Exit::Fine, expected), "{}", keyed.err);
+    assert_eq!(
+        (keyed.exit, keyed.out),
+        (Exit::Fine, expected),
+        "{}",
+        keyed.err
+    );
     let (body, expected) = vector("all that counts, with parameters");
     assert_eq!(ran(&body, &["hash", "--with-params"]).out, expected);
 
     let Ran { exit, out, err } = ran("{}", &["hash"]);
     assert_eq!((exit, out.as_str()), (Exit::Failed, ""));
-    assert!(err.starts_with("error: the request body has no messages; "), "{err}");
+    assert!(
+        err.starts_with("error: the request body has no messages; "),
+        "{err}"
+    );
 }
 
 #[test]
@@ -139,10 +180,16 @@ fn init_never_overwrites_unless_it_is_told_to() {
     std::fs::write(&path, "mine").expect("written");
     let Ran { exit, err, .. } = init(&["init", "--topic", "calls"]);
     assert_eq!(exit, Exit::Failed);
-    assert!(err.contains("is there already\nhint: overwrite it with --force"), "{err}");
+    assert!(
+        err.contains("is there already\nhint: overwrite it with --force"),
+        "{err}"
+    );
     assert_eq!(std::fs::read_to_string(&path).expect("there"), "mine");
 
-    assert_eq!(init(&["init", "--force", "--topic", "calls"]).exit, Exit::Fine);
+    assert_eq!(
+        init(&["init", "--force", "--topic", "calls"]).exit,
+        Exit::Fine
+    );
     let text = std::fs::read_to_string(&path).expect("there");
     assert!(text.contains("\ntopic = \"calls\"\n"), "{text}");
 }
@@ -171,8 +218,11 @@ fn check_tells_mistakes_beside_what_it_found() {
     assert_eq!(words, expected, "{out}");
     assert!(out.contains("hint: did you mean flush.size?"), "{out}");
 
-    std::fs::write(folder.path().join("retrytoll.toml"), "[lake]\npath = \"lake\"\n")
-        .expect("written");
+    std::fs::write(
+        folder.path().join("retrytoll.toml"),
+        "[lake]\npath = \"lake\"\n",
+    )
+    .expect("written");
     let Ran { exit, out, .. } = run_with(folder.path(), &[], "", &["check"]);
     assert_eq!(exit, Exit::Fine, "{out}");
     assert!(out.contains("retrytoll.toml: 1 value set"), "{out}");
@@ -185,21 +235,47 @@ fn check_tells_mistakes_beside_what_it_found() {
 
 #[test]
 fn show_tells_each_value_and_its_origin() {
-    let env = [("RETRYTOLL_FLUSH_INTERVAL", "2500ms"), ("RETRYTOLL_KAFKA_SASL_PASSWORD", "hunter2")];
-    let args = ["check", "--show", "--topic", "calls", "--bootstrap", "b:1", "--set",
-        "kafka.security_protocol=sasl_ssl", "--set", "kafka.sasl_mechanism=PLAIN", "--set",
-        "kafka.sasl_username=u"];
+    let env = [
+        ("RETRYTOLL_FLUSH_INTERVAL", "2500ms"),
+        ("RETRYTOLL_KAFKA_SASL_PASSWORD", "hunter2"),
+    ];
+    let args = [
+        "check",
+        "--show",
+        "--topic",
+        "calls",
+        "--bootstrap",
+        "b:1",
+        "--set",
+        "kafka.security_protocol=sasl_ssl",
+        "--set",
+        "kafka.sasl_mechanism=PLAIN",
+        "--set",
+        "kafka.sasl_username=u",
+    ];
     let Ran { exit, out, err } = run_with(Path::new("/nowhere"), &env, "", &args);
     assert_eq!(exit, Exit::Fine, "{err}");
     let line = |key: &str| {
-        let line = out.lines().find(|line| line.split(' ').next() == Some(key)).expect(key);
+        let line = out
+            .lines()
+            .find(|line| line.split(' ').next() == Some(key))
+            .expect(key);
         line.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     assert_eq!(line("kafka.topic"), "kafka.topic = \"calls\" # --topic");
-    assert_eq!(line("kafka.alert_topic"), "kafka.alert_topic = \"calls.alerts\" # default");
-    assert_eq!(line("flush.interval"), "flush.interval = \"2500ms\" # RETRYTOLL_FLUSH_INTERVAL");
+    assert_eq!(
+        line("kafka.alert_topic"),
+        "kafka.alert_topic = \"calls.alerts\" # default"
+    );
+    assert_eq!(
+        line("flush.interval"),
+        "flush.interval = \"2500ms\" # RETRYTOLL_FLUSH_INTERVAL"
+    );
     assert_eq!(line("limits.sql"), "limits.sql = \"48MB\" # default");
-    assert!(!out.contains("hunter2") && !err.contains("hunter2"), "{out}{err}");
+    assert!(
+        !out.contains("hunter2") && !err.contains("hunter2"),
+        "{out}{err}"
+    );
 }
 
 /// Refuses everything, as a closed pipe does.

@@ -45,15 +45,27 @@ struct Finding {
 
 impl Finding {
     fn fine(what: &'static str, text: impl Into<String>) -> Self {
-        Self { state: State::Fine, what, text: text.into(), hint: String::new() }
+        Self {
+            state: State::Fine,
+            what,
+            text: text.into(),
+            hint: String::new(),
+        }
     }
 
     fn skipped(what: &'static str, text: impl Into<String>) -> Self {
-        Self { state: State::Skipped, ..Self::fine(what, text) }
+        Self {
+            state: State::Skipped,
+            ..Self::fine(what, text)
+        }
     }
 
     fn wrong(what: &'static str, text: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { state: State::Wrong, hint: hint.into(), ..Self::fine(what, text) }
+        Self {
+            state: State::Wrong,
+            hint: hint.into(),
+            ..Self::fine(what, text)
+        }
     }
 }
 
@@ -68,14 +80,21 @@ pub fn run(args: &CheckArgs, world: &mut World) -> anyhow::Result<Exit> {
     if args.show {
         print_values(&raw, world.out.as_mut())?;
         print_findings(&of_configuration(&raw, &mistakes), world.err.as_mut())?;
-        return Ok(if mistakes.is_empty() { Exit::Fine } else { Exit::Usage });
+        return Ok(if mistakes.is_empty() {
+            Exit::Fine
+        } else {
+            Exit::Usage
+        });
     }
     print_findings(&of_configuration(&raw, &mistakes), world.out.as_mut())?;
     // A mistake elsewhere must not hide what is wrong with the broker or the lake: what is usable
     // is looked at in any case.
     let mut findings = match &config.kafka {
         Some(kafka) => broker::look(kafka, broker::ANSWER_TIMEOUT),
-        None => vec![Finding::skipped("broker", "kafka.bootstrap and kafka.topic are not set")],
+        None => vec![Finding::skipped(
+            "broker",
+            "kafka.bootstrap and kafka.topic are not set",
+        )],
     };
     findings.extend(lake::look(&config));
     print_findings(&findings, world.out.as_mut())?;
@@ -100,23 +119,44 @@ fn of_configuration(raw: &RawConfig, mistakes: &[Mistake]) -> Vec<Finding> {
     };
     let count = raw.count();
     let plural = if count == 1 { "" } else { "s" };
-    vec![Finding::fine("configuration", format!("{file}: {count} value{plural} set"))]
+    vec![Finding::fine(
+        "configuration",
+        format!("{file}: {count} value{plural} set"),
+    )]
 }
 
 fn print_values(raw: &RawConfig, out: &mut dyn Write) -> std::io::Result<()> {
     let shown = show(raw);
     let width = |of: fn(&crate::config::show::Shown) -> usize, most| {
-        shown.iter().map(of).filter(|width| *width <= most).max().unwrap_or(0)
+        shown
+            .iter()
+            .map(of)
+            .filter(|width| *width <= most)
+            .max()
+            .unwrap_or(0)
     };
-    let (keys, values) = (width(|line| line.key.len(), 40), width(|line| line.value.len(), 32));
+    let (keys, values) = (
+        width(|line| line.key.len(), 40),
+        width(|line| line.value.len(), 32),
+    );
     for line in &shown {
-        writeln!(out, "{:keys$} = {:values$}  # {}", line.key, line.value, line.origin)?;
+        writeln!(
+            out,
+            "{:keys$} = {:values$}  # {}",
+            line.key, line.value, line.origin
+        )?;
     }
     Ok(())
 }
 
 fn print_findings(findings: &[Finding], out: &mut dyn Write) -> std::io::Result<()> {
-    for Finding { state, what, text, hint } in findings {
+    for Finding {
+        state,
+        what,
+        text,
+        hint,
+    } in findings
+    {
         let word = match state {
             State::Fine => "ok",
             State::Skipped => "skipped",

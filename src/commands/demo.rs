@@ -48,14 +48,18 @@ pub fn run(args: &DemoArgs, world: &mut World) -> anyhow::Result<Exit> {
     let root = lake_folder(args.lake.as_deref(), &world.folder)?;
     let span_ms = 24 * HOUR_MS;
     let start_ms = now_ms().div_euclid(HOUR_MS) * HOUR_MS - span_ms;
-    let plan = Plan { seed: args.seed, operations: args.operations, start_ms, span_ms };
+    let plan = Plan {
+        seed: args.seed,
+        operations: args.operations,
+        start_ms,
+        span_ms,
+    };
 
     let err = &mut world.err;
     write!(err, "making up a day of traffic (seed {}) ... ", args.seed)?;
     err.flush()?;
     let records = generate(plan);
-    std::fs::create_dir_all(&root)
-        .with_context(|| format!("cannot make {}", root.display()))?;
+    std::fs::create_dir_all(&root).with_context(|| format!("cannot make {}", root.display()))?;
     let truth = root.join("truth.jsonl");
     write_truth(&truth, &records)?;
     let count = |kind| records.iter().filter(|record| record.kind == kind).count();
@@ -77,12 +81,13 @@ pub fn run(args: &DemoArgs, world: &mut World) -> anyhow::Result<Exit> {
     write!(err, "reading, pricing, writing Parquet, committing ... ")?;
     err.flush()?;
     let config = config(&broker.bootstrap(), &root)?;
-    let Some(kafka) = config.kafka.clone() else { bail!("the demo has no topic") };
+    let Some(kafka) = config.kafka.clone() else {
+        bail!("the demo has no topic")
+    };
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let stop = AtomicBool::new(false);
     let tables = lake::tables(&config)?;
-    let (read, written) =
-        pipeline(&config, &kafka, Arc::clone(&tables), &runtime, &stop, true)?;
+    let (read, written) = pipeline(&config, &kafka, Arc::clone(&tables), &runtime, &stop, true)?;
     writeln!(
         err,
         "{} rows, {} duplicates left out, {} dead letters, {:.1} s",
@@ -99,20 +104,32 @@ pub fn run(args: &DemoArgs, world: &mut World) -> anyhow::Result<Exit> {
 
 fn lake_folder(given: Option<&Path>, folder: &Path) -> anyhow::Result<PathBuf> {
     let is_free = |path: &Path| {
-        !path.exists() || path.read_dir().is_ok_and(|mut entries| entries.next().is_none())
+        !path.exists()
+            || path
+                .read_dir()
+                .is_ok_and(|mut entries| entries.next().is_none())
     };
     if let Some(path) = given {
         if !is_free(path) {
             let message = format!("{} is not empty", path.display());
-            bail!(Stop::usage(message, "name another folder with --lake: a demo begins anew"));
+            bail!(Stop::usage(
+                message,
+                "name another folder with --lake: a demo begins anew"
+            ));
         }
         return Ok(path.to_owned());
     }
     let names = std::iter::once("demo-lake".to_owned());
     let names = names.chain((2..1_000).map(|number| format!("demo-lake-{number}")));
-    match names.map(|name| folder.join(name)).find(|path| is_free(path)) {
+    match names
+        .map(|name| folder.join(name))
+        .find(|path| is_free(path))
+    {
         Some(path) => Ok(path),
-        None => bail!(Stop::usage("there are a thousand demo lakes here", "remove some")),
+        None => bail!(Stop::usage(
+            "there are a thousand demo lakes here",
+            "remove some"
+        )),
     }
 }
 
@@ -129,14 +146,22 @@ fn write_truth(path: &Path, records: &[Produced]) -> anyhow::Result<()> {
 
 /// The configuration that a user would write for this broker.
 fn config(bootstrap: &str, root: &Path) -> anyhow::Result<Config> {
-    let flag = |key: &str, value: String| Flag { typed: "demo".into(), key: key.into(), value };
+    let flag = |key: &str, value: String| Flag {
+        typed: "demo".into(),
+        key: key.into(),
+        value,
+    };
     let flags = [
         flag("kafka.bootstrap", bootstrap.to_owned()),
         flag("kafka.topic", "llm-retries".to_owned()),
         flag("lake.path", root.display().to_string()),
     ];
-    let sources =
-        Sources { file: Some(Path::new("/dev/null")), folder: root, env: &[], flags: &flags };
+    let sources = Sources {
+        file: Some(Path::new("/dev/null")),
+        folder: root,
+        env: &[],
+        flags: &flags,
+    };
     let (raw, mut mistakes) = RawConfig::read(&sources);
     let (config, more) = Config::of(&raw, Need::Kafka);
     mistakes.extend(more);
@@ -152,7 +177,10 @@ fn reports(root: &Path, plan: Plan, runtime: &Runtime, world: &mut World) -> any
         until: instant(plan.start_ms + plan.span_ms + HOUR_MS),
         zone: Zone::utc(),
     };
-    let style = Style { width: None, color: world.colour(world.out_is_terminal) };
+    let style = Style {
+        width: None,
+        color: world.colour(world.out_is_terminal),
+    };
     let catalog = Catalog::embedded();
     let url = lake::url_of(&root.canonicalize()?)?;
     let session = runtime.block_on(Session::open(&url, None, Limits::default()))?;
@@ -171,11 +199,17 @@ fn reports(root: &Path, plan: Plan, runtime: &Runtime, world: &mut World) -> any
 fn next_steps(root: &Path, truth: &Path, world: &mut World) -> anyhow::Result<()> {
     let out = &mut world.out;
     let lake = root.display();
-    writeln!(out, "\nThe lake is in {lake}: Parquet, and a Delta log beside it.")?;
+    writeln!(
+        out,
+        "\nThe lake is in {lake}: Parquet, and a Delta log beside it."
+    )?;
     writeln!(out, "What was made up is in {}.", truth.display())?;
     writeln!(out, "\nTry next:")?;
     writeln!(out, "  retrytoll report --lake {lake} --since 26h")?;
-    writeln!(out, "  retrytoll report retry_cost_share --by hour --lake {lake} --since 26h")?;
+    writeln!(
+        out,
+        "  retrytoll report retry_cost_share --by hour --lake {lake} --since 26h"
+    )?;
     writeln!(
         out,
         "  retrytoll sql \"SELECT service, count(*) AS attempts FROM attempts GROUP BY service\" \

@@ -35,7 +35,11 @@ pub struct HashArgs {
 /// # Errors
 /// A file can't be read or is empty, or the body has no canonical form.
 pub fn run(args: &HashArgs, world: &mut World) -> anyhow::Result<Exit> {
-    let key = args.key_file.as_deref().map(|path| key(&world.folder.join(path))).transpose()?;
+    let key = args
+        .key_file
+        .as_deref()
+        .map(|path| key(&world.folder.join(path)))
+        .transpose()?;
     let body = if args.file == Path::new("-") {
         let mut body = String::new();
         world.input.read_to_string(&mut body).map_err(|error| {
@@ -49,7 +53,11 @@ pub fn run(args: &HashArgs, world: &mut World) -> anyhow::Result<Exit> {
             Stop::failed(format!("can't read {}", path.display()), hint).because(error)
         })?
     };
-    let params = if args.with_params { Params::Included } else { Params::Excluded };
+    let params = if args.with_params {
+        Params::Included
+    } else {
+        Params::Excluded
+    };
     let form = canonical_form(&body, params)?;
     writeln!(world.out, "{}", PromptHash::of(&form, key.as_deref()))?;
     Ok(Exit::Fine)

@@ -22,7 +22,8 @@ use crate::lake;
 use crate::maintenance::Maintenance;
 use crate::outlet::DeadLetterOutlet;
 use crate::pipeline::{
-    Fact, FileMark, Order, ReadCounts, Reader, SourceRecord, Stage, Starts, WriteSummary, bounded,
+    Fact, FileMark, Order, ReadCounts, Reader, SourceRecord, Stage, Starts, Term, WriteSummary,
+    bounded,
 };
 
 /// Read files of retry-decision events into the lake
@@ -60,10 +61,16 @@ pub fn run(args: &IngestArgs, world: &mut World) -> anyhow::Result<Exit> {
     let given = args.source.clone().or_else(|| config.source_name.clone());
     if given.is_some() && args.files.len() > 1 {
         let message = "one name can't stand for several files";
-        bail!(Stop::usage(message, "leave --source away, or read one file at a time"));
+        bail!(Stop::usage(
+            message,
+            "leave --source away, or read one file at a time"
+        ));
     }
     let root = lake::local_root(&config)?;
-    let letters = args.dead_letters.clone().or_else(|| config.dead_letters.file.clone());
+    let letters = args
+        .dead_letters
+        .clone()
+        .or_else(|| config.dead_letters.file.clone());
     let letters = letters.unwrap_or_else(|| root.join("dead-letters.jsonl"));
     let ingest = Ingest {
         tables: lake::tables(&config)?,
@@ -103,9 +110,13 @@ impl Ingest {
         bar: &ProgressBar,
         total: &mut Total,
     ) -> anyhow::Result<()> {
-        let table = self.runtime.block_on(lake::open_attempts(&self.root, &self.clock))?;
+        let table = self
+            .runtime
+            .block_on(lake::open_attempts(&self.root, &self.clock))?;
         let group = "ingest";
-        let writer = self.runtime.block_on(lake::open_writer(table, group, &self.clock))?;
+        let writer = self
+            .runtime
+            .block_on(lake::open_writer(table, group, &self.clock))?;
         let known = writer.state().positions();
         let Some(file) = identify(path, given, &known)? else {
             tracing::info!(path = %path.display(), "nothing in it");
@@ -134,7 +145,9 @@ impl Ingest {
             // A reader that failed must not leave the other waiting.
             let counts = reader.counts;
             drop(reader);
-            let written = writing.join().map_err(|_| anyhow::anyhow!("the writing stage broke"));
+            let written = writing
+                .join()
+                .map_err(|_| anyhow::anyhow!("the writing stage broke"));
             (read.map(|bytes| (bytes, counts)), written)
         });
         let written = written??;
@@ -145,14 +158,16 @@ impl Ingest {
 
     /// A lake without a topic has no leader that would tidy it; all rows are there without it.
     fn tidy(&self) {
-        let mut maintenance =
-            Maintenance::new(self.root.clone(), "ingest", self.clock.clone());
+        let mut maintenance = Maintenance::new(self.root.clone(), "ingest", self.clock.clone());
         let tidied = self.runtime.block_on(async {
             maintenance.compact().await?;
             maintenance.keep_log().await
         });
         if let Err(error) = tidied {
-            tracing::warn!(error = format!("{error:#}"), "the lake was not tidied this time");
+            tracing::warn!(
+                error = format!("{error:#}"),
+                "the lake was not tidied this time"
+            );
         }
     }
 }
@@ -178,10 +193,13 @@ fn read_file(
     orders: &Receiver<Order>,
     bar: &ProgressBar,
 ) -> anyhow::Result<u64> {
-    reader.outlet.send_blocking(Fact::Assigned(vec![0]))?;
+    reader.outlet.send_blocking(Fact::Assigned(Term {
+        number: 0,
+        partitions: vec![0],
+    }))?;
     let from = loop {
         match orders.recv() {
-            Ok(Order::Read(positions)) => match positions.first() {
+            Ok(Order::Read { positions, .. }) => match positions.first() {
                 Some((_, progress)) => break *progress,
                 None => bail!("the lake told no position"),
             },
@@ -193,8 +211,8 @@ fn read_file(
     reader.begin(0, from);
     let partition = retrytoll_lake::SourcePartition::new(file.name.as_str(), 0);
     let digest = known.get(&partition).and_then(|position| position.digest);
-    let mut lines = open(&file.path)
-        .with_context(|| format!("cannot read {}", file.path.display()))?;
+    let mut lines =
+        open(&file.path).with_context(|| format!("cannot read {}", file.path.display()))?;
     let bytes = read_lines(&mut lines, from, digest, reader, bar)
         .with_context(|| format!("while reading {}", file.path.display()))?;
     let now_ms = now_ms();
@@ -233,10 +251,18 @@ fn read_lines(
         }
         if number >= from.low {
             reader.outlet.wait()?;
-            reader.file = Some(FileMark { digest: line.digest, done: false });
+            reader.file = Some(FileMark {
+                digest: line.digest,
+                done: false,
+            });
             let payload = (!is_blank).then_some(line.bytes);
             reader.record(
-                &SourceRecord { partition: 0, offset: number, timestamp_ms: None, payload },
+                &SourceRecord {
+                    partition: 0,
+                    offset: number,
+                    timestamp_ms: None,
+                    payload,
+                },
                 now,
             )?;
         }
@@ -305,7 +331,11 @@ fn tell(ingest: &Ingest, total: &Total, seconds: f64, world: &mut World) -> anyh
         err,
         "{} new attempts from {} in {seconds:.1} s; {} duplicates, {} dead letters",
         total.written.rows,
-        if total.files == 1 { "1 file".to_owned() } else { format!("{} files", total.files) },
+        if total.files == 1 {
+            "1 file".to_owned()
+        } else {
+            format!("{} files", total.files)
+        },
         read.duplicates,
         read.dead_letters,
     )?;
@@ -313,6 +343,10 @@ fn tell(ingest: &Ingest, total: &Total, seconds: f64, world: &mut World) -> anyh
         writeln!(err, "dead letters: {}", ingest.letters.display())?;
     }
     writeln!(err, "lake: {}", ingest.root.display())?;
-    writeln!(err, "next: retrytoll report --lake {}", ingest.root.display())?;
+    writeln!(
+        err,
+        "next: retrytoll report --lake {}",
+        ingest.root.display()
+    )?;
     Ok(())
 }

@@ -45,24 +45,37 @@ pub fn run(args: &InitArgs, world: &mut World) -> anyhow::Result<Exit> {
     let path = world.folder.join(&args.output);
     write(&path, &text, args.force)?;
     let shown = path.display();
-    writeln!(world.err, "wrote {shown}; set kafka.bootstrap and kafka.topic in it, then `retrytoll check`")?;
+    writeln!(
+        world.err,
+        "wrote {shown}; set kafka.bootstrap and kafka.topic in it, then `retrytoll check`"
+    )?;
     Ok(Exit::Fine)
 }
 
 fn write(path: &Path, text: &str, force: bool) -> Result<(), Stop> {
     let shown = path.display();
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).create_new(!force);
+    options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .create_new(!force);
     let mut file = options.open(path).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
             let hint = "overwrite it with --force, or name another with --output";
             Stop::failed(format!("{shown} is there already"), hint)
         }
-        _ => Stop::failed(format!("can't make {shown}"), "name another file with --output")
-            .because(error),
+        _ => Stop::failed(
+            format!("can't make {shown}"),
+            "name another file with --output",
+        )
+        .because(error),
     })?;
     file.write_all(text.as_bytes()).map_err(|error| {
-        Stop::failed(format!("can't write {shown}"), "name another file with --output")
-            .because(error)
+        Stop::failed(
+            format!("can't write {shown}"),
+            "name another file with --output",
+        )
+        .because(error)
     })
 }

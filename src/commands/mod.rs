@@ -3,8 +3,8 @@
 pub mod check;
 pub mod demo;
 pub mod hash;
-pub mod init;
 pub mod ingest;
-pub mod run;
+pub mod init;
 pub mod report;
+pub mod run;
 pub mod sql;

@@ -53,7 +53,11 @@ pub fn run(args: &ReportArgs, world: &mut World) -> anyhow::Result<Exit> {
         let hint = format!("use it with `retrytoll report {SHARE}`");
         return Err(Stop::usage("--fail-over is for the retry-cost share", hint).into());
     }
-    let usual = if args.job.is_some() { Usual::Day } else { Usual::MonthToDate };
+    let usual = if args.job.is_some() {
+        Usual::Day
+    } else {
+        Usual::MonthToDate
+    };
     let asked = open(&args.ask, usual, world)?;
     let catalog = catalog(args, &asked, world)?;
     match &args.job {
@@ -109,7 +113,9 @@ fn one_job(
     let result = asked.answer(catalog, name, &given)?;
     let file = args.ask.output.as_deref();
     let style = style(file, world);
-    deliver(file, world.out.as_mut(), |out| Ok(report(out, &result, args.ask.format, style)?))?;
+    deliver(file, world.out.as_mut(), |out| {
+        Ok(report(out, &result, args.ask.format, style)?)
+    })?;
     if matches!(args.ask.format, Format::Csv | Format::Parquet) {
         for line in footer(&result) {
             writeln!(world.err, "{line}")?;
@@ -130,7 +136,10 @@ fn all_jobs(
     }
     // A job of the user's own may ask for a column that is not there: better known now.
     for job in catalog.jobs() {
-        if let Err(wrong) = asked.runtime.block_on(asked.session.check_job(job, &asked.window)) {
+        if let Err(wrong) = asked
+            .runtime
+            .block_on(asked.session.check_job(job, &asked.window))
+        {
             writeln!(world.err, "warning: job {}: {wrong}", job.name)?;
         }
     }
@@ -143,7 +152,9 @@ fn all_jobs(
             headline::write(out, &whole, &services, catalog, style)
         })?;
     } else {
-        deliver(file, world.out.as_mut(), |out| Ok(report(out, &whole, args.ask.format, style)?))?;
+        deliver(file, world.out.as_mut(), |out| {
+            Ok(report(out, &whole, args.ask.format, style)?)
+        })?;
     }
     judge(args, || Ok(whole), world)
 }
@@ -153,7 +164,9 @@ fn judge(
     whole: impl FnOnce() -> anyhow::Result<JobResult>,
     world: &mut World,
 ) -> anyhow::Result<Exit> {
-    let Some(gate) = args.fail_over else { return Ok(Exit::Fine) };
+    let Some(gate) = args.fail_over else {
+        return Ok(Exit::Fine);
+    };
     let (exit, why) = gate.judge(Share::of(&whole()?.batches).first());
     writeln!(world.err, "{why}")?;
     Ok(exit)

@@ -41,7 +41,11 @@ pub struct RunArgs {
 pub fn run(args: &RunArgs, world: &mut World) -> anyhow::Result<Exit> {
     let config = args.settings.load(Some(&args.topic), Need::Kafka, world)?;
     let Some(kafka) = config.kafka.clone() else {
-        return Err(Stop::usage("no topic is configured", "set kafka.bootstrap and kafka.topic").into());
+        return Err(Stop::usage(
+            "no topic is configured",
+            "set kafka.bootstrap and kafka.topic",
+        )
+        .into());
     };
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -116,8 +120,14 @@ pub fn pipeline(
     let (read, written) = std::thread::scope(|scope| {
         let writing = scope.spawn(move || stage.run(&inlet));
         // The reader ends here: its end of the channel goes with it, and the writer follows.
-        let read = read_topic(&settings, reader, &ordered, &clock, stop).map(|reader| reader.counts);
-        (read, writing.join().map_err(|_| anyhow::anyhow!("the writing stage broke")))
+        let read =
+            read_topic(&settings, reader, &ordered, &clock, stop).map(|reader| reader.counts);
+        (
+            read,
+            writing
+                .join()
+                .map_err(|_| anyhow::anyhow!("the writing stage broke")),
+        )
     });
     let written = written??;
     Ok((read?, written))

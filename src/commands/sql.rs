@@ -36,7 +36,10 @@ pub fn run(args: &SqlArgs, world: &mut World) -> anyhow::Result<Exit> {
     let mut query = args.query.clone();
     if query == "-" {
         query.clear();
-        world.input.read_to_string(&mut query).context("cannot read the query from stdin")?;
+        world
+            .input
+            .read_to_string(&mut query)
+            .context("cannot read the query from stdin")?;
     }
     let asked = open(&args.ask, Usual::Day, world)?;
     let (session, window) = (&asked.session, &asked.window);
@@ -52,9 +55,16 @@ pub fn run(args: &SqlArgs, world: &mut World) -> anyhow::Result<Exit> {
             }
             writer.finish()
         };
-        asked.runtime.block_on(written).map_err(|error: JobError| stop(error))
+        asked
+            .runtime
+            .block_on(written)
+            .map_err(|error: JobError| stop(error))
     })?;
     let plural = if rows == 1 { "" } else { "s" };
-    writeln!(world.err, "{rows} row{plural}; version {} of attempts", session.version())?;
+    writeln!(
+        world.err,
+        "{rows} row{plural}; version {} of attempts",
+        session.version()
+    )?;
     Ok(Exit::Fine)
 }

@@ -16,7 +16,10 @@ const BYTES_MAX: u64 = 1 << 20;
 /// Sets every key of the file. A file that is not TOML sets none.
 pub fn read(path: &Path, raw: &mut RawConfig, mistakes: &mut Vec<Mistake>) {
     let whole = |problem: String, hint: &str| Mistake {
-        origin: Some(Origin::File { path: path.to_owned(), line: 0 }),
+        origin: Some(Origin::File {
+            path: path.to_owned(),
+            line: 0,
+        }),
         key: String::new(),
         value: None,
         problem,
@@ -35,7 +38,12 @@ pub fn read(path: &Path, raw: &mut RawConfig, mistakes: &mut Vec<Mistake>) {
         }
     };
     let (table, errors) = DeTable::parse_recoverable(&text);
-    let mut file = File { path, text: &text, raw, mistakes };
+    let mut file = File {
+        path,
+        text: &text,
+        raw,
+        mistakes,
+    };
     let mut before = None;
     for error in &errors {
         let origin = Some(file.origin(&error.span().unwrap_or(0..0)));
@@ -43,7 +51,10 @@ pub fn read(path: &Path, raw: &mut RawConfig, mistakes: &mut Vec<Mistake>) {
         if origin != before {
             let problem = format!("not TOML: {}", error.message());
             let mistake = whole(problem, "correct the line; see https://toml.io");
-            file.mistakes.push(Mistake { origin: origin.clone(), ..mistake });
+            file.mistakes.push(Mistake {
+                origin: origin.clone(),
+                ..mistake
+            });
         }
         before = origin;
     }
@@ -63,7 +74,10 @@ impl File<'_> {
     fn origin(&self, span: &Range<usize>) -> Origin {
         let before = &self.text.as_bytes()[..span.start.min(self.text.len())];
         let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
-        Origin::File { path: self.path.to_owned(), line }
+        Origin::File {
+            path: self.path.to_owned(),
+            line,
+        }
     }
 
     /// Tables are walked down; what is no table is a key with its whole path, so that
@@ -83,8 +97,10 @@ impl File<'_> {
         let origin = self.origin(at);
         let typed = match value.get_ref() {
             DeValue::Array(items) => {
-                let words: Option<Vec<String>> =
-                    items.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect();
+                let words: Option<Vec<String>> = items
+                    .iter()
+                    .map(|item| item.get_ref().as_str().map(str::to_owned))
+                    .collect();
                 words.map(Typed::Many)
             }
             one => scalar(one).map(Typed::One),

@@ -53,18 +53,29 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 
 fn flag(typed: &str, key: &str, value: Option<&str>) -> Option<Flag> {
     let value = value?.to_owned();
-    Some(Flag { typed: typed.to_owned(), key: key.to_owned(), value })
+    Some(Flag {
+        typed: typed.to_owned(),
+        key: key.to_owned(),
+        value,
+    })
 }
 
 impl KeyFlags {
     /// The keys that are set; a flag of its own goes before `--set`.
     #[must_use]
     pub fn flags(&self, topic: Option<&TopicFlags>) -> Vec<Flag> {
-        let set = self.set.iter().filter_map(|(key, value)| flag("--set", key, Some(value)));
+        let set = self
+            .set
+            .iter()
+            .filter_map(|(key, value)| flag("--set", key, Some(value)));
         let mut flags: Vec<Flag> = set.collect();
         flags.extend(flag("--lake", "lake.path", self.lake.as_deref()));
         if let Some(topic) = topic {
-            flags.extend(flag("--bootstrap", "kafka.bootstrap", topic.bootstrap.as_deref()));
+            flags.extend(flag(
+                "--bootstrap",
+                "kafka.bootstrap",
+                topic.bootstrap.as_deref(),
+            ));
             flags.extend(flag("--topic", "kafka.topic", topic.topic.as_deref()));
         }
         flags
@@ -75,7 +86,10 @@ impl Settings {
     /// What was typed, in the file, the environment and the flags, with the mistakes of reading.
     #[must_use]
     pub fn read(&self, topic: Option<&TopicFlags>, world: &World) -> (RawConfig, Vec<Mistake>) {
-        let file = self.config.clone().or_else(|| world.var("RETRYTOLL_CONFIG").map(Into::into));
+        let file = self
+            .config
+            .clone()
+            .or_else(|| world.var("RETRYTOLL_CONFIG").map(Into::into));
         RawConfig::read(&Sources {
             file: file.as_deref(),
             folder: &world.folder,

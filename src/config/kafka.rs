@@ -80,21 +80,63 @@ const OWNED: &[(&str, &str)] = &[
     ("ssl.key.password", "set kafka.ssl_key_password_file"),
     ("queued.max.messages.kbytes", "set limits.prefetch"),
     ("queued.min.messages", "set limits.prefetch"),
-    ("enable.auto.commit", "remove it: the lake holds the positions"),
-    ("auto.commit.interval.ms", "remove it: the lake holds the positions"),
-    ("enable.auto.offset.store", "remove it: the lake holds the positions"),
-    ("offset.store.method", "remove it: the lake holds the positions"),
-    ("isolation.level", "remove it: only committed records are read"),
-    ("enable.partition.eof", "remove it: retrytoll needs it to know when it is caught up"),
-    ("fetch.queue.backoff.ms", "remove it: more than a few ms stalls a bounded queue"),
-    ("allow.auto.create.topics", "remove it: reading must not make topics"),
+    (
+        "enable.auto.commit",
+        "remove it: the lake holds the positions",
+    ),
+    (
+        "auto.commit.interval.ms",
+        "remove it: the lake holds the positions",
+    ),
+    (
+        "enable.auto.offset.store",
+        "remove it: the lake holds the positions",
+    ),
+    (
+        "offset.store.method",
+        "remove it: the lake holds the positions",
+    ),
+    (
+        "isolation.level",
+        "remove it: only committed records are read",
+    ),
+    (
+        "enable.partition.eof",
+        "remove it: retrytoll needs it to know when it is caught up",
+    ),
+    (
+        "fetch.queue.backoff.ms",
+        "remove it: more than a few ms stalls a bounded queue",
+    ),
+    (
+        "allow.auto.create.topics",
+        "remove it: reading must not make topics",
+    ),
     ("enable.idempotence", "remove it: what is sent is sent once"),
-    ("acks", "remove it: what is sent is acknowledged by all replicas"),
-    ("request.required.acks", "remove it: what is sent is acknowledged by all replicas"),
-    ("transactional.id", "remove it: retrytoll uses no Kafka transactions"),
-    ("group.protocol", "remove it: only the classic protocol is tested"),
-    ("partition.assignment.strategy", "remove it: members of a group must agree on it"),
-    ("plugin.library.paths", "remove it: no code is loaded from elsewhere"),
+    (
+        "acks",
+        "remove it: what is sent is acknowledged by all replicas",
+    ),
+    (
+        "request.required.acks",
+        "remove it: what is sent is acknowledged by all replicas",
+    ),
+    (
+        "transactional.id",
+        "remove it: retrytoll uses no Kafka transactions",
+    ),
+    (
+        "group.protocol",
+        "remove it: only the classic protocol is tested",
+    ),
+    (
+        "partition.assignment.strategy",
+        "remove it: members of a group must agree on it",
+    ),
+    (
+        "plugin.library.paths",
+        "remove it: no code is loaded from elsewhere",
+    ),
     ("debug", "use --log librdkafka=debug"),
     ("log_level", "use --log librdkafka=debug"),
 ];
@@ -113,13 +155,16 @@ pub(super) fn of(values: &mut Values<'_>, need: Need) -> Option<Kafka> {
     }
     let (bootstrap, topic) = (bootstrap?, topic?);
     let beside = |key, ending| {
-        values.text(key).unwrap_or_else(|| format!("{topic}.{ending}"))
+        values
+            .text(key)
+            .unwrap_or_else(|| format!("{topic}.{ending}"))
     };
     let dead_letter_topic = beside("kafka.dead_letter_topic", "dead-letters");
     let alert_topic = beside("kafka.alert_topic", "alerts");
-    for (key, name) in
-        [("kafka.dead_letter_topic", &dead_letter_topic), ("kafka.alert_topic", &alert_topic)]
-    {
+    for (key, name) in [
+        ("kafka.dead_letter_topic", &dead_letter_topic),
+        ("kafka.alert_topic", &alert_topic),
+    ] {
         if *name == topic {
             let problem = "is the topic that is read: what is written would be read again";
             values.wrong_of(&[key], problem, "name another topic");
@@ -161,7 +206,10 @@ fn connection(values: &mut Values<'_>) -> Vec<(String, Secret)> {
     }
     if protocol.ends_with("ssl") {
         put("ssl.ca.location", values.text("kafka.ssl_ca_file"));
-        put("ssl.certificate.location", values.text("kafka.ssl_cert_file"));
+        put(
+            "ssl.certificate.location",
+            values.text("kafka.ssl_cert_file"),
+        );
         put("ssl.key.location", values.text("kafka.ssl_key_file"));
         put("ssl.key.password", key_password);
     }
@@ -199,7 +247,11 @@ fn secret(values: &mut Values<'_>, key: &str) -> Option<String> {
 fn read_secret(path: impl AsRef<Path>) -> Result<String, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("can't be read: {error}"))?;
     let text = text.trim_end_matches(['\r', '\n']);
-    if text.is_empty() { Err("is an empty file".into()) } else { Ok(text.into()) }
+    if text.is_empty() {
+        Err("is an empty file".into())
+    } else {
+        Ok(text.into())
+    }
 }
 
 fn sasl_mistakes(values: &mut Values<'_>, protocol: &str, password: bool) {
@@ -207,7 +259,10 @@ fn sasl_mistakes(values: &mut Values<'_>, protocol: &str, password: bool) {
     if protocol.starts_with("sasl_") {
         for key in keys {
             if values.raw.get(key).is_none() {
-                values.missing(key, &format!("is not set, and security_protocol is {protocol}"));
+                values.missing(
+                    key,
+                    &format!("is not set, and security_protocol is {protocol}"),
+                );
             }
         }
         let typed = ["kafka.sasl_password", "kafka.sasl_password_file"];
@@ -218,7 +273,12 @@ fn sasl_mistakes(values: &mut Values<'_>, protocol: &str, password: bool) {
         }
         return;
     }
-    for key in [&keys[..], &["kafka.sasl_password_file", "kafka.sasl_password"]].concat() {
+    for key in [
+        &keys[..],
+        &["kafka.sasl_password_file", "kafka.sasl_password"],
+    ]
+    .concat()
+    {
         if values.raw.get(key).is_some() {
             let problem = format!("has no effect, since security_protocol is {protocol}");
             values.wrong_of(
@@ -231,7 +291,13 @@ fn sasl_mistakes(values: &mut Values<'_>, protocol: &str, password: bool) {
 }
 
 fn ssl_mistakes(values: &mut Values<'_>, protocol: &str) {
-    let keys = ["ca_file", "cert_file", "key_file", "key_password", "key_password_file"];
+    let keys = [
+        "ca_file",
+        "cert_file",
+        "key_file",
+        "key_password",
+        "key_password_file",
+    ];
     for key in keys.map(|name| format!("kafka.ssl_{name}")) {
         if !protocol.ends_with("ssl") && values.raw.get(&key).is_some() {
             let problem = format!("has no effect, since security_protocol is {protocol}");
@@ -263,12 +329,20 @@ fn property(name: &str, entry: &Entry) -> Result<(String, Secret), (String, Stri
     }
     if is_secret(name) && !file {
         let hint = format!("put it into a file, and set \"{name}_file\" to the file's path");
-        return Err(("is a secret, and others can read it here".into(), hint, false));
+        return Err((
+            "is a secret, and others can read it here".into(),
+            hint,
+            false,
+        ));
     }
     let value = match file {
         false => typed,
-        true => read_secret(&entry.origin.resolve(&typed)).map_err(|problem| {
-            (problem, "put the value into it, and nothing else".to_owned(), true)
+        true => read_secret(entry.origin.resolve(&typed)).map_err(|problem| {
+            (
+                problem,
+                "put the value into it, and nothing else".to_owned(),
+                true,
+            )
         })?,
     };
     let mut alone = ClientConfig::new();

@@ -23,7 +23,10 @@ pub enum Preset {
     /// This text, as it would be typed.
     Is(&'static str),
     /// It follows from another key, as `rule` says; and an example.
-    Follows { rule: &'static str, example: &'static str },
+    Follows {
+        rule: &'static str,
+        example: &'static str,
+    },
     /// None; this is an example of one.
     Unset { example: &'static str },
 }
@@ -50,9 +53,18 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// Any of these words.
     Words(&'static [&'static str]),
-    Count { least: u64, most: u64 },
-    Duration { least: u64, most: u64 },
-    Size { least: u64, most: u64 },
+    Count {
+        least: u64,
+        most: u64,
+    },
+    Duration {
+        least: u64,
+        most: u64,
+    },
+    Size {
+        least: u64,
+        most: u64,
+    },
 }
 
 /// A value that its kind allows.
@@ -108,7 +120,10 @@ impl Key {
             Kind::Count { least, most } => {
                 let number = text.replace('_', "").parse::<u64>();
                 let number = number.map_err(|_| {
-                    ("is not a whole number".into(), format!("write one, as {}", self.sample()))
+                    (
+                        "is not a whole number".into(),
+                        format!("write one, as {}", self.sample()),
+                    )
                 });
                 self.within(number?, least, most, |n| n.to_string())
             }
@@ -157,7 +172,12 @@ impl Key {
             Kind::Words(known) => format!("Any of: {}.", known.join(", ")),
             Kind::Count { least, most } => format!("{least} to {most}: {}.", self.why),
             Kind::Duration { least, most } => {
-                format!("{} to {}: {}.", show_duration(least), show_duration(most), self.why)
+                format!(
+                    "{} to {}: {}.",
+                    show_duration(least),
+                    show_duration(most),
+                    self.why
+                )
             }
             Kind::Size { least, most } => {
                 format!("{} to {}: {}.", show_size(least), show_size(most), self.why)
@@ -193,8 +213,14 @@ impl Key {
 }
 
 fn quoted_words(text: &str) -> String {
-    let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
-    words.map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ")
+    let words = text
+        .split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty());
+    words
+        .map(|word| format!("{word:?}"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// One of the known words.
@@ -231,7 +257,10 @@ fn read_topic(text: &str) -> Result<Value, Problem> {
         return Err(("is not a name that Kafka allows for a topic".into(), hint));
     }
     if text.len() > TOPIC_BYTES_MAX {
-        let problem = format!("has {} bytes, and a topic's name at most {TOPIC_BYTES_MAX}", text.len());
+        let problem = format!(
+            "has {} bytes, and a topic's name at most {TOPIC_BYTES_MAX}",
+            text.len()
+        );
         return Err((problem, "use a shorter name".into()));
     }
     Ok(Value::Text(text.into()))
@@ -240,7 +269,10 @@ fn read_topic(text: &str) -> Result<Value, Problem> {
 fn read_url(text: &str) -> Result<Value, Problem> {
     match url::Url::parse(text) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(Value::Text(text.into())),
-        _ => Err(("is not an http or https address".into(), "write the whole address".into())),
+        _ => Err((
+            "is not an http or https address".into(),
+            "write the whole address".into(),
+        )),
     }
 }
 
@@ -248,11 +280,21 @@ fn read_url(text: &str) -> Result<Value, Problem> {
 mod tests {
     use super::*;
 
-    const COUNT: Kind = Kind::Count { least: 1, most: 2_000 };
+    const COUNT: Kind = Kind::Count {
+        least: 1,
+        most: 2_000,
+    };
 
     fn read(kind: Kind, text: &str) -> Result<Value, Problem> {
         let preset = Preset::Unset { example: "7" };
-        let key = Key { section: "a", name: "b", kind, preset, about: "", why: "it is so" };
+        let key = Key {
+            section: "a",
+            name: "b",
+            kind,
+            preset,
+            about: "",
+            why: "it is so",
+        };
         key.read(&Typed::One(text.into()))
     }
 
@@ -262,15 +304,37 @@ mod tests {
         for (kind, typed, value) in [
             (Kind::Text, " a b ", text("a b")),
             (Kind::Topic, "llm.retries_v1-x", text("llm.retries_v1-x")),
-            (Kind::Url, "https://example.com/x", text("https://example.com/x")),
+            (
+                Kind::Url,
+                "https://example.com/x",
+                text("https://example.com/x"),
+            ),
             (Kind::Secret, "s3", text("s3")),
             (Kind::Switch, "off", Value::Switch(false)),
             (Kind::Switch, "true", Value::Switch(true)),
             (Kind::Word(&["a", "b"]), "b", text("b")),
             (COUNT, "2_000", Value::Number(2_000)),
-            (Kind::Duration { least: 1, most: 5_000 }, "5s", Value::Number(5_000)),
-            (Kind::Size { least: 0, most: 2_000 }, "2KB", Value::Number(2_000)),
-            (Kind::Words(&["a", "b"]), "b, a,b", Value::Words(vec!["a".into(), "b".into()])),
+            (
+                Kind::Duration {
+                    least: 1,
+                    most: 5_000,
+                },
+                "5s",
+                Value::Number(5_000),
+            ),
+            (
+                Kind::Size {
+                    least: 0,
+                    most: 2_000,
+                },
+                "2KB",
+                Value::Number(2_000),
+            ),
+            (
+                Kind::Words(&["a", "b"]),
+                "b, a,b",
+                Value::Words(vec!["a".into(), "b".into()]),
+            ),
             (Kind::Words(&["a", "b"]), "", Value::Words(vec![])),
         ] {
             assert_eq!(read(kind, typed), Ok(value), "{kind:?} {typed}");
@@ -284,24 +348,59 @@ mod tests {
             (COUNT, "2001", "is above 2000 (it is so)", "write 1 to 2000"),
             (COUNT, "-1", "is not a whole number", "write one, as 7"),
             (
-                Kind::Duration { least: 100, most: 60_000 },
+                Kind::Duration {
+                    least: 100,
+                    most: 60_000,
+                },
                 "2m",
                 "is above 1m (it is so)",
                 "write 100ms to 1m",
             ),
             (
-                Kind::Duration { least: 100, most: 60_000 },
+                Kind::Duration {
+                    least: 100,
+                    most: 60_000,
+                },
                 "2",
                 "has no unit",
                 "write a whole number with a unit, as \"7\"",
             ),
-            (Kind::Word(&["redacted", "full"]), "ful", "is none of redacted, full", "did you mean \"full\"?"),
-            (Kind::Topic, "a b", "is not a name that Kafka allows for a topic", "use only letters, digits, '.', '_' and '-'"),
-            (Kind::Url, "example.com", "is not an http or https address", "write the whole address"),
-            (Kind::Text, " ", "is empty", "write one, as \"7\", or remove the key"),
-            (Kind::Switch, "yes", "is neither on nor off", "write true or false"),
+            (
+                Kind::Word(&["redacted", "full"]),
+                "ful",
+                "is none of redacted, full",
+                "did you mean \"full\"?",
+            ),
+            (
+                Kind::Topic,
+                "a b",
+                "is not a name that Kafka allows for a topic",
+                "use only letters, digits, '.', '_' and '-'",
+            ),
+            (
+                Kind::Url,
+                "example.com",
+                "is not an http or https address",
+                "write the whole address",
+            ),
+            (
+                Kind::Text,
+                " ",
+                "is empty",
+                "write one, as \"7\", or remove the key",
+            ),
+            (
+                Kind::Switch,
+                "yes",
+                "is neither on nor off",
+                "write true or false",
+            ),
         ] {
-            assert_eq!(read(kind, typed), Err((problem.into(), hint.into())), "{kind:?} {typed}");
+            assert_eq!(
+                read(kind, typed),
+                Err((problem.into(), hint.into())),
+                "{kind:?} {typed}"
+            );
         }
     }
 }

@@ -43,7 +43,11 @@ impl Mistakes {
     /// # Errors
     /// All mistakes, if there are any.
     pub fn none_or<T>(self, value: T) -> Result<T, Self> {
-        if self.0.is_empty() { Ok(value) } else { Err(self) }
+        if self.0.is_empty() {
+            Ok(value)
+        } else {
+            Err(self)
+        }
     }
 }
 

@@ -32,9 +32,12 @@ mod tests {
 
     #[test]
     fn edits_are_counted() {
-        for (a, b, expected) in
-            [("", "", 0), ("abc", "", 3), ("kitten", "sitting", 3), ("flush", "flsuh", 2)]
-        {
+        for (a, b, expected) in [
+            ("", "", 0),
+            ("abc", "", 3),
+            ("kitten", "sitting", 3),
+            ("flush", "flsuh", 2),
+        ] {
             assert_eq!(edits(a, b), expected, "{a} {b}");
             assert_eq!(edits(b, a), expected, "{b} {a}");
         }

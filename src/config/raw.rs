@@ -42,9 +42,9 @@ impl Origin {
     #[must_use]
     pub fn resolve(&self, path: &str) -> PathBuf {
         match self {
-            Self::File { path: file, .. } => {
-                file.parent().map_or_else(|| path.into(), |folder| folder.join(path))
-            }
+            Self::File { path: file, .. } => file
+                .parent()
+                .map_or_else(|| path.into(), |folder| folder.join(path)),
             Self::Env(_) | Self::Flag(_) => path.into(),
         }
     }
@@ -102,7 +102,11 @@ pub struct RawConfig {
 impl Default for RawConfig {
     fn default() -> Self {
         let open = vec![BTreeMap::new(); OPEN.len()];
-        Self { keys: vec![None; KEYS.len()], open, file: None }
+        Self {
+            keys: vec![None; KEYS.len()],
+            open,
+            file: None,
+        }
     }
 }
 
@@ -112,7 +116,9 @@ impl RawConfig {
     pub fn read(sources: &Sources<'_>) -> (Self, Vec<Mistake>) {
         let (mut raw, mut mistakes) = (Self::default(), Vec::new());
         let usual = sources.folder.join(FILE);
-        let path = sources.file.or_else(|| usual.is_file().then_some(usual.as_path()));
+        let path = sources
+            .file
+            .or_else(|| usual.is_file().then_some(usual.as_path()));
         if let Some(path) = path {
             raw.file = Some(path.to_owned());
             file::read(path, &mut raw, &mut mistakes);
@@ -168,7 +174,13 @@ impl RawConfig {
     pub(super) fn set(&mut self, dotted: &str, typed: Typed, origin: Origin) -> Option<Mistake> {
         let wrong = |value, problem: &str, hint| {
             let (origin, key) = (Some(origin.clone()), dotted.to_owned());
-            Some(Mistake { origin, key, value, problem: problem.into(), hint })
+            Some(Mistake {
+                origin,
+                key,
+                value,
+                problem: problem.into(),
+                hint,
+            })
         };
         if let Some(place) = find(dotted) {
             let key = &KEYS[place];
@@ -206,13 +218,22 @@ impl RawConfig {
             return self.set(&key.dotted(), Typed::One(value.to_owned()), origin);
         }
         let known: Vec<String> = KEYS.iter().map(super::key::Key::env).collect();
-        let known = known.iter().map(String::as_str).chain(RESERVED.iter().copied());
+        let known = known
+            .iter()
+            .map(String::as_str)
+            .chain(RESERVED.iter().copied());
         let hint = match nearest(name, known) {
             Some(name) => format!("did you mean {name}?"),
             None => "unset it, or see `retrytoll init -o -` for every key".into(),
         };
         // Its value may be a secret under a misspelt name.
         let (key, problem) = ("the variable".to_owned(), "sets no known key".to_owned());
-        Some(Mistake { origin: Some(origin), key, value: None, problem, hint })
+        Some(Mistake {
+            origin: Some(origin),
+            key,
+            value: None,
+            problem,
+            hint,
+        })
     }
 }

@@ -26,9 +26,17 @@ pub fn show(raw: &RawConfig) -> Vec<Shown> {
     for open in OPEN {
         for (name, entry) in raw.open(open.prefix) {
             let secret = open.prefix == "kafka.properties" && kafka::is_secret(name);
-            let value = if secret { HIDDEN.into() } else { format!("{:?}", entry.typed.to_string()) };
+            let value = if secret {
+                HIDDEN.into()
+            } else {
+                format!("{:?}", entry.typed.to_string())
+            };
             let key = format!("{}.{name}{}", open.prefix, open.suffix);
-            all.push(Shown { key, value, origin: entry.origin.to_string() });
+            all.push(Shown {
+                key,
+                value,
+                origin: entry.origin.to_string(),
+            });
         }
     }
     all
@@ -54,7 +62,11 @@ fn shown(key: &Key, entry: Option<&Entry>, raw: &RawConfig) -> Shown {
         },
         (None, Preset::Unset { .. }) => "(not set)".into(),
     };
-    Shown { key: key.dotted(), value, origin }
+    Shown {
+        key: key.dotted(),
+        value,
+        origin,
+    }
 }
 
 /// A value as TOML, in its simplest spelling.

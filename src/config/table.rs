@@ -15,22 +15,42 @@ pub const RESERVED: &[&str] = &["RETRYTOLL_CONFIG", "RETRYTOLL_LOG"];
 
 /// Each section and what it is about, in the order of the file.
 pub const SECTIONS: &[(&str, &str)] = &[
-    ("kafka", "The topic with the retry-decision events, and the way to it."),
+    (
+        "kafka",
+        "The topic with the retry-decision events, and the way to it.",
+    ),
     ("lake", "Where the tables are."),
     ("source", "How to read the callers' events."),
     ("prices", "What a token costs."),
     ("policy", "Which failed attempts a provider bills."),
-    ("flush", "When rows are committed. Earlier means more and smaller files."),
+    (
+        "flush",
+        "When rows are committed. Earlier means more and smaller files.",
+    ),
     ("dedupe", "How long an event that comes twice is known."),
-    ("limits", "Memory, by what it is for: 400MB in all unless changed here."),
-    ("dead_letters", "What happens to records that are no events."),
+    (
+        "limits",
+        "Memory, by what it is for: 400MB in all unless changed here.",
+    ),
+    (
+        "dead_letters",
+        "What happens to records that are no events.",
+    ),
     ("alerts", "What alerts say, and to whom."),
     ("jobs", "The SQL jobs."),
 ];
 
 /// What an alert can be about.
-pub const DIMENSIONS: &[&str] =
-    &["service", "provider", "model", "tenant", "team", "project", "environment", "error_class"];
+pub const DIMENSIONS: &[&str] = &[
+    "service",
+    "provider",
+    "model",
+    "tenant",
+    "team",
+    "project",
+    "environment",
+    "error_class",
+];
 
 /// The decisions that an event can carry; other words are mapped to one of them.
 pub const DECISIONS: &[&str] = &[
@@ -61,7 +81,8 @@ impl Open {
     #[must_use]
     pub fn name_in<'k>(&self, dotted: &'k str) -> Option<&'k str> {
         let rest = dotted.strip_prefix(self.prefix)?.strip_prefix('.')?;
-        rest.strip_suffix(self.suffix).filter(|name| !name.is_empty())
+        rest.strip_suffix(self.suffix)
+            .filter(|name| !name.is_empty())
     }
 }
 
@@ -91,7 +112,8 @@ pub const OPEN: &[Open] = &[
 #[must_use]
 pub fn find(dotted: &str) -> Option<usize> {
     let (section, name) = dotted.split_once('.')?;
-    KEYS.iter().position(|key| key.section == section && key.name == name)
+    KEYS.iter()
+        .position(|key| key.section == section && key.name == name)
 }
 
 const fn is(text: &'static str) -> Preset {
@@ -109,7 +131,14 @@ const fn key(
     preset: Preset,
     about: &'static str,
 ) -> Key {
-    Key { section, name, kind, preset, about, why: "" }
+    Key {
+        section,
+        name,
+        kind,
+        preset,
+        about,
+        why: "",
+    }
 }
 
 const fn time(least: u64, most: u64) -> Kind {
@@ -270,17 +299,35 @@ mod tests {
     fn every_key_is_whole() {
         for key in KEYS {
             let dotted = key.dotted();
-            assert!(SECTIONS.iter().any(|(name, _)| *name == key.section), "{dotted}");
-            assert!(key.about.ends_with('.') || key.about.ends_with(".)"), "{dotted}");
-            let bounded =
-                matches!(key.kind, Kind::Count { .. } | Kind::Duration { .. } | Kind::Size { .. });
-            assert_eq!(bounded, !key.why.is_empty(), "{dotted}: a bound needs its reason");
+            assert!(
+                SECTIONS.iter().any(|(name, _)| *name == key.section),
+                "{dotted}"
+            );
+            assert!(
+                key.about.ends_with('.') || key.about.ends_with(".)"),
+                "{dotted}"
+            );
+            let bounded = matches!(
+                key.kind,
+                Kind::Count { .. } | Kind::Duration { .. } | Kind::Size { .. }
+            );
+            assert_eq!(
+                bounded,
+                !key.why.is_empty(),
+                "{dotted}: a bound needs its reason"
+            );
             if let Preset::Is(text) = key.preset {
                 let read = key.read(&Typed::One(text.into()));
-                assert!(read.is_ok(), "{dotted}: its own default is refused: {read:?}");
+                assert!(
+                    read.is_ok(),
+                    "{dotted}: its own default is refused: {read:?}"
+                );
             }
             if key.kind == Kind::Secret {
-                assert!(find(&format!("{dotted}_file")).is_some(), "{dotted} has no _file");
+                assert!(
+                    find(&format!("{dotted}_file")).is_some(),
+                    "{dotted} has no _file"
+                );
             }
         }
     }
@@ -295,11 +342,22 @@ mod tests {
 
     #[test]
     fn an_open_table_finds_the_users_name() {
-        let [properties, decisions, services] = OPEN else { panic!("three open tables") };
-        assert_eq!(properties.name_in("kafka.properties.linger.ms"), Some("linger.ms"));
+        let [properties, decisions, services] = OPEN else {
+            panic!("three open tables")
+        };
+        assert_eq!(
+            properties.name_in("kafka.properties.linger.ms"),
+            Some("linger.ms")
+        );
         assert_eq!(properties.name_in("kafka.properties"), None);
-        assert_eq!(decisions.name_in("source.decisions.try again"), Some("try again"));
-        assert_eq!(services.name_in("source.services.my.svc.attempt_base"), Some("my.svc"));
+        assert_eq!(
+            decisions.name_in("source.decisions.try again"),
+            Some("try again")
+        );
+        assert_eq!(
+            services.name_in("source.services.my.svc.attempt_base"),
+            Some("my.svc")
+        );
         assert_eq!(services.name_in("source.services.my.svc.base"), None);
     }
 }

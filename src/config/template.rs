@@ -32,7 +32,11 @@ pub fn text(raw: &RawConfig) -> String {
         for (place, key) in KEYS.iter().enumerate() {
             if key.section == *section {
                 describe(&mut out, key);
-                line(&mut out, key, raw.at(place).map(|entry| entry.typed.to_string()));
+                line(
+                    &mut out,
+                    key,
+                    raw.at(place).map(|entry| entry.typed.to_string()),
+                );
             }
         }
         let inside = |open: &&Open| open.prefix.split('.').next() == Some(section);
@@ -64,7 +68,10 @@ fn line(out: &mut String, key: &Key, typed: Option<String>) {
     };
     let value = match key.kind {
         Kind::Words(_) => {
-            let words = typed.split(',').map(str::trim).filter(|word| !word.is_empty());
+            let words = typed
+                .split(',')
+                .map(str::trim)
+                .filter(|word| !word.is_empty());
             format!("[{}]", words.map(quoted).collect::<Vec<_>>().join(", "))
         }
         Kind::Count { .. } => typed,

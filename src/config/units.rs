@@ -1,8 +1,13 @@
 //! "10m" ↔ milliseconds, "48MB" ↔ bytes.
 
 /// Units of time, in ms, greatest first.
-const TIME: &[(&str, u64)] =
-    &[("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const TIME: &[(&str, u64)] = &[
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1_000),
+    ("ms", 1),
+];
 
 /// Units of size, in bytes, greatest first: `MB` is a million bytes, `MiB` 1,048,576.
 const SIZE: &[(&str, u64)] = &[
@@ -36,7 +41,10 @@ pub fn duration_ms(text: &str) -> Result<u64, Wrong> {
     let mut sum = 0_u64;
     loop {
         let (number, unit, next) = split(rest)?;
-        let (_, ms) = TIME.iter().find(|(name, _)| *name == unit).ok_or(Wrong::Form)?;
+        let (_, ms) = TIME
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .ok_or(Wrong::Form)?;
         let part = number.checked_mul(*ms).ok_or(Wrong::TooLarge)?;
         sum = sum.checked_add(part).ok_or(Wrong::TooLarge)?;
         rest = next;
@@ -52,7 +60,9 @@ pub fn duration_ms(text: &str) -> Result<u64, Wrong> {
 /// A number without a unit, another form, or more than 64 bits of bytes.
 pub fn size_bytes(text: &str) -> Result<u64, Wrong> {
     let (number, unit, rest) = split(text.trim())?;
-    let unit = SIZE.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
+    let unit = SIZE
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(unit));
     match unit.filter(|_| rest.is_empty()) {
         Some((_, bytes)) => number.checked_mul(*bytes).ok_or(Wrong::TooLarge),
         None => Err(Wrong::Form),
@@ -61,18 +71,30 @@ pub fn size_bytes(text: &str) -> Result<u64, Wrong> {
 
 /// The number and the unit at the beginning of a text, and the rest.
 fn split(text: &str) -> Result<(u64, &str, &str), Wrong> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let (number, rest) = text.split_at(digits);
     if number.is_empty() {
         return Err(Wrong::Form);
     }
     let rest = rest.trim_start();
-    let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+    let letters = rest
+        .find(|c: char| !c.is_ascii_alphabetic())
+        .unwrap_or(rest.len());
     let (unit, rest) = rest.split_at(letters);
     if unit.is_empty() {
-        return Err(if rest.is_empty() { Wrong::NoUnit } else { Wrong::Form });
+        return Err(if rest.is_empty() {
+            Wrong::NoUnit
+        } else {
+            Wrong::Form
+        });
     }
-    Ok((number.parse().map_err(|_| Wrong::TooLarge)?, unit, rest.trim_start()))
+    Ok((
+        number.parse().map_err(|_| Wrong::TooLarge)?,
+        unit,
+        rest.trim_start(),
+    ))
 }
 
 /// A duration in the greatest unit that leaves no fraction.
@@ -88,7 +110,9 @@ pub fn show_size(bytes: u64) -> String {
 }
 
 fn show(value: u64, units: &[(&str, u64)], of_zero: &str) -> String {
-    let exact = units.iter().find(|(_, size)| value != 0 && value.is_multiple_of(*size));
+    let exact = units
+        .iter()
+        .find(|(_, size)| value != 0 && value.is_multiple_of(*size));
     match exact {
         Some((unit, size)) => format!("{}{unit}", value / size),
         None => format!("0{of_zero}"),

@@ -139,7 +139,10 @@ impl Config {
                 reproduce_days: u32::try_from(values.number("alerts.reproduce_days"))
                     .unwrap_or(u32::MAX),
             },
-            jobs: Jobs { sql_dir: values.path("jobs.sql_dir"), tick: values.duration("jobs.tick") },
+            jobs: Jobs {
+                sql_dir: values.path("jobs.sql_dir"),
+                tick: values.duration("jobs.tick"),
+            },
         };
         (config, values.mistakes)
     }
@@ -179,7 +182,12 @@ fn source(values: &mut Values<'_>) -> SourceSettings {
         match read_word(&entry.typed.to_string(), DECISIONS) {
             _ if DECISIONS.contains(&word.as_str()) => {
                 let hint = "remove it; only other words are mapped".to_owned();
-                values.wrong(key, entry, "maps a word that is a decision already".into(), hint);
+                values.wrong(
+                    key,
+                    entry,
+                    "maps a word that is a decision already".into(),
+                    hint,
+                );
             }
             Ok(decision) => {
                 decisions.insert(word.clone(), decision);
@@ -207,15 +215,23 @@ impl<'r> Values<'r> {
     fn read(raw: &'r RawConfig) -> Self {
         let mut mistakes = Vec::new();
         let values = KEYS.iter().enumerate().map(|(place, key)| {
-            let Some(entry) = raw.at(place) else { return preset(key) };
-            let read = key.read(&entry.typed).and_then(|value| there(key, value, &entry.origin));
+            let Some(entry) = raw.at(place) else {
+                return preset(key);
+            };
+            let read = key
+                .read(&entry.typed)
+                .and_then(|value| there(key, value, &entry.origin));
             read.map(Some).unwrap_or_else(|(problem, hint)| {
                 mistakes.push(mistake(key.dotted(), key.kind, entry, problem, hint));
                 preset(key)
             })
         });
         let values = values.collect();
-        Self { raw, mistakes, values }
+        Self {
+            raw,
+            mistakes,
+            values,
+        }
     }
 
     fn get(&self, dotted: &str) -> Option<&Value> {
@@ -262,12 +278,15 @@ impl<'r> Values<'r> {
 
     /// A mistake of a typed value.
     pub fn wrong(&mut self, key: String, entry: &Entry, problem: String, hint: String) {
-        self.mistakes.push(mistake(key, Kind::Text, entry, problem, hint));
+        self.mistakes
+            .push(mistake(key, Kind::Text, entry, problem, hint));
     }
 
     /// A mistake about the first of these keys, told at the first that was typed.
     pub fn wrong_of(&mut self, keys: &[&str], problem: &str, hint: &str) {
-        let typed = keys.iter().find_map(|key| self.raw.get(key).map(|entry| (*key, entry)));
+        let typed = keys
+            .iter()
+            .find_map(|key| self.raw.get(key).map(|entry| (*key, entry)));
         let about = keys.first().copied().unwrap_or_default();
         self.mistakes.push(Mistake {
             origin: typed.map(|(_, entry)| entry.origin.clone()),
@@ -297,7 +316,13 @@ fn is_secret(dotted: &str) -> bool {
 
 fn mistake(key: String, kind: Kind, entry: &Entry, problem: String, hint: String) -> Mistake {
     let value = (kind != Kind::Secret).then(|| entry.typed.to_string());
-    Mistake { origin: Some(entry.origin.clone()), key, value, problem, hint }
+    Mistake {
+        origin: Some(entry.origin.clone()),
+        key,
+        value,
+        problem,
+        hint,
+    }
 }
 
 fn preset(key: &Key) -> Option<Value> {

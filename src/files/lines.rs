@@ -54,7 +54,12 @@ impl Lines {
         } else {
             Box::new(raw)
         };
-        Ok(Self { reader, buffer: Vec::new(), next: 0, hash: Xxh3::new() })
+        Ok(Self {
+            reader,
+            buffer: Vec::new(),
+            next: 0,
+            hash: Xxh3::new(),
+        })
     }
 
     /// The next line. Memory is bounded: of a line above the payload's bound only as much is
@@ -87,7 +92,12 @@ impl Lines {
         self.next += 1;
         let bytes = self.buffer.strip_suffix(b"\r").unwrap_or(&self.buffer);
         let digest = (self.hash.digest() >> 1) as i64;
-        Ok(Some(Line { number, bytes, digest, is_ended }))
+        Ok(Some(Line {
+            number,
+            bytes,
+            digest,
+            is_ended,
+        }))
     }
 }
 
@@ -111,7 +121,10 @@ mod tests {
     fn lines_are_numbered_and_the_last_may_lack_its_end() {
         let (found, _) = lines(b"a\r\n\nb".to_vec());
         let expected = [(0, &b"a"[..], true), (1, b"", true), (2, b"b", false)];
-        assert_eq!(found, expected.map(|(number, text, end)| (number, text.to_vec(), end)));
+        assert_eq!(
+            found,
+            expected.map(|(number, text, end)| (number, text.to_vec(), end))
+        );
         assert_eq!(lines(Vec::new()).0, []);
     }
 
@@ -130,7 +143,10 @@ mod tests {
             gzip.write_all(bytes).unwrap();
             gzip.finish().unwrap()
         };
-        assert_eq!(lines([part(&text[..half]), part(&text[half..])].concat()), plain);
+        assert_eq!(
+            lines([part(&text[..half]), part(&text[half..])].concat()),
+            plain
+        );
     }
 
     #[test]

@@ -37,7 +37,11 @@ pub enum IdentifyError {
         "{path} is not the file that was read as `{name}` before: its first {next} lines differ; \
          give it another name with --source NAME"
     )]
-    Differs { path: String, name: String, next: i64 },
+    Differs {
+        path: String,
+        name: String,
+        next: i64,
+    },
 }
 
 /// Finds a file's source. `given` is the user's name for it; `known` is what the lake holds.
@@ -47,7 +51,12 @@ pub fn identify(
     given: Option<&str>,
     known: &BTreeMap<SourcePartition, Position>,
 ) -> Result<Option<FileSource>, IdentifyError> {
-    let named = |name: String| Some(FileSource { path: path.to_owned(), name });
+    let named = |name: String| {
+        Some(FileSource {
+            path: path.to_owned(),
+            name,
+        })
+    };
     let is_stdin = path.as_os_str() == "-";
     if let Some(given) = given {
         // A pipe can be read once only: its digest is checked while it is read.
@@ -60,9 +69,14 @@ pub fn identify(
     if is_stdin {
         return Err(IdentifyError::Stdin);
     }
-    let failed = |source| IdentifyError::Read { path: path.display().to_string(), source };
+    let failed = |source| IdentifyError::Read {
+        path: path.display().to_string(),
+        source,
+    };
     let mut lines = open(path).map_err(failed)?;
-    let Some(first) = first_record(&mut lines).map_err(failed)? else { return Ok(None) };
+    let Some(first) = first_record(&mut lines).map_err(failed)? else {
+        return Ok(None);
+    };
     let base = format!("file:{first:016x}");
     numbered(path, &base, known).map(named)
 }
@@ -76,11 +90,17 @@ fn check_given(
     let path = path.display().to_string();
     let next = position.next;
     match digests.at.get(&next) {
-        None if next > digests.lines => {
-            Err(IdentifyError::Shorter { path, lines: digests.lines, next })
-        }
+        None if next > digests.lines => Err(IdentifyError::Shorter {
+            path,
+            lines: digests.lines,
+            next,
+        }),
         Some(digest) if position.digest.is_some_and(|known| known != *digest) => {
-            Err(IdentifyError::Differs { path, name: name.to_owned(), next })
+            Err(IdentifyError::Differs {
+                path,
+                name: name.to_owned(),
+                next,
+            })
         }
         _ => Ok(()),
     }
@@ -109,7 +129,10 @@ fn numbered(
     if let Some((name, _)) = alike.iter().find(|(_, position)| is_same(position)) {
         return Ok(name.clone());
     }
-    let longer = alike.iter().map(|(_, position)| position.next).find(|next| *next > digests.lines);
+    let longer = alike
+        .iter()
+        .map(|(_, position)| position.next)
+        .find(|next| *next > digests.lines);
     match longer {
         Some(next) => Err(IdentifyError::Shorter {
             path: path.display().to_string(),
@@ -144,12 +167,20 @@ struct Digests {
 }
 
 fn digests_at(path: &Path, nexts: &[i64]) -> Result<Digests, IdentifyError> {
-    let failed = |source| IdentifyError::Read { path: path.display().to_string(), source };
+    let failed = |source| IdentifyError::Read {
+        path: path.display().to_string(),
+        source,
+    };
     let mut lines = open(path).map_err(failed)?;
     let last = nexts.iter().copied().max().unwrap_or(0);
-    let mut digests = Digests { lines: 0, at: BTreeMap::new() };
+    let mut digests = Digests {
+        lines: 0,
+        at: BTreeMap::new(),
+    };
     while digests.lines < last {
-        let Some(line) = lines.next_line().map_err(failed)? else { break };
+        let Some(line) = lines.next_line().map_err(failed)? else {
+            break;
+        };
         digests.lines = line.number + 1;
         if nexts.contains(&digests.lines) {
             digests.at.insert(digests.lines, line.digest);
@@ -174,7 +205,11 @@ mod tests {
 
     fn known(name: &str, path: &Path, next: i64) -> BTreeMap<SourcePartition, Position> {
         let digest = Some(digest(path, next));
-        let position = Position { next, digest, ..Position::start(0) };
+        let position = Position {
+            next,
+            digest,
+            ..Position::start(0)
+        };
         BTreeMap::from([(SourcePartition::new(name, 0), position)])
     }
 
@@ -182,7 +217,10 @@ mod tests {
     fn a_file_that_grew_is_the_same_source() {
         let folder = tempfile::tempdir().unwrap();
         let before = file(folder.path(), "a", "one\ntwo\n");
-        let name = identify(&before, None, &BTreeMap::new()).unwrap().unwrap().name;
+        let name = identify(&before, None, &BTreeMap::new())
+            .unwrap()
+            .unwrap()
+            .name;
         let lake = known(&name, &before, 2);
         let grown = file(folder.path(), "b", "one\ntwo\nthree\n");
         assert_eq!(identify(&grown, None, &lake).unwrap().unwrap().name, name);
@@ -193,7 +231,10 @@ mod tests {
     fn files_that_begin_alike_are_numbered() {
         let folder = tempfile::tempdir().unwrap();
         let first = file(folder.path(), "a", "one\ntwo\n");
-        let name = identify(&first, None, &BTreeMap::new()).unwrap().unwrap().name;
+        let name = identify(&first, None, &BTreeMap::new())
+            .unwrap()
+            .unwrap()
+            .name;
         let mut lake = known(&name, &first, 2);
         let other = file(folder.path(), "b", "one\nother\n");
         let second = identify(&other, None, &lake).unwrap().unwrap().name;
@@ -202,19 +243,38 @@ mod tests {
         assert_eq!(identify(&other, None, &lake).unwrap().unwrap().name, second);
         assert_eq!(identify(&first, None, &lake).unwrap().unwrap().name, name);
         let third = file(folder.path(), "c", "one\nthird\n");
-        assert_eq!(identify(&third, None, &lake).unwrap().unwrap().name, format!("{name}#3"));
+        assert_eq!(
+            identify(&third, None, &lake).unwrap().unwrap().name,
+            format!("{name}#3")
+        );
     }
 
     #[test]
     fn a_shorter_file_is_refused_until_it_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let long = file(folder.path(), "a", "one\ntwo\nthree\n");
-        let name = identify(&long, None, &BTreeMap::new()).unwrap().unwrap().name;
+        let name = identify(&long, None, &BTreeMap::new())
+            .unwrap()
+            .unwrap()
+            .name;
         let lake = known(&name, &long, 3);
         let short = file(folder.path(), "b", "one\ntwo\n");
         let error = identify(&short, None, &lake).unwrap_err();
-        assert!(matches!(error, IdentifyError::Shorter { lines: 2, next: 3, .. }), "{error}");
-        assert_eq!(identify(&short, Some("mine"), &lake).unwrap().unwrap().name, "mine");
+        assert!(
+            matches!(
+                error,
+                IdentifyError::Shorter {
+                    lines: 2,
+                    next: 3,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert_eq!(
+            identify(&short, Some("mine"), &lake).unwrap().unwrap().name,
+            "mine"
+        );
     }
 
     #[test]

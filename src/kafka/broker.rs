@@ -15,6 +15,10 @@ use crate::pipeline::Starts;
 /// How long the broker may take to answer a question.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How often the ends of a partition are asked for, and how long to wait in between.
+const ASKED_MAX: u32 = 50;
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+
 /// Why a topic can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerError {
@@ -39,21 +43,33 @@ impl rdkafka::consumer::ConsumerContext for Quiet {}
 
 /// Asks for the cluster's id and the number of partitions; the source is `<cluster id>/<topic>`.
 pub fn connect(kafka: &Kafka) -> Result<(TopicStarts, String, usize), BrokerError> {
-    let no_answer = |source| BrokerError::NoAnswer { bootstrap: kafka.bootstrap.clone(), source };
-    let asker: BaseConsumer<Quiet> =
-        kafka.client().create_with_context(Quiet).map_err(no_answer)?;
-    let metadata = asker.fetch_metadata(Some(&kafka.topic), ANSWER_TIMEOUT).map_err(no_answer)?;
+    let no_answer = |source| BrokerError::NoAnswer {
+        bootstrap: kafka.bootstrap.clone(),
+        source,
+    };
+    let asker: BaseConsumer<Quiet> = kafka
+        .client()
+        .create_with_context(Quiet)
+        .map_err(no_answer)?;
+    let metadata = asker
+        .fetch_metadata(Some(&kafka.topic), ANSWER_TIMEOUT)
+        .map_err(no_answer)?;
     let partitions = metadata
         .topics()
         .iter()
         .find(|topic| topic.name() == kafka.topic && topic.error().is_none())
         .map_or(0, |topic| topic.partitions().len());
     if partitions == 0 {
-        return Err(BrokerError::NoTopic { topic: kafka.topic.clone() });
+        return Err(BrokerError::NoTopic {
+            topic: kafka.topic.clone(),
+        });
     }
-    let cluster = asker.client().fetch_cluster_id(ANSWER_TIMEOUT).ok_or_else(|| {
-        BrokerError::NoClusterId { bootstrap: kafka.bootstrap.clone() }
-    })?;
+    let cluster = asker
+        .client()
+        .fetch_cluster_id(ANSWER_TIMEOUT)
+        .ok_or_else(|| BrokerError::NoClusterId {
+            bootstrap: kafka.bootstrap.clone(),
+        })?;
     let mut source = format!("{cluster}/{}", kafka.topic);
     if kafka.generation > 1 {
         source.push_str(&format!("#{}", kafka.generation));
@@ -78,11 +94,27 @@ pub struct TopicStarts {
 }
 
 impl TopicStarts {
-    /// The least offset (inclusive) and the end (exclusive).
+    /// The least offset (inclusive) and the end (exclusive). The asker may not know of a partition
+    /// that was added, nor the broker of its leader yet: both are asked again for a while.
     fn ends(&self, partition: i32) -> anyhow::Result<(i64, i64)> {
-        self.asker.fetch_watermarks(&self.topic, partition, ANSWER_TIMEOUT).with_context(|| {
-            format!("the broker did not tell the ends of {}[{partition}]", self.topic)
-        })
+        let mut asked = 1;
+        loop {
+            let ends = self
+                .asker
+                .fetch_watermarks(&self.topic, partition, ANSWER_TIMEOUT);
+            if ends.is_ok() || asked == ASKED_MAX {
+                return ends.with_context(|| {
+                    format!(
+                        "the broker did not tell the ends of {}[{partition}]",
+                        self.topic
+                    )
+                });
+            }
+            asked += 1;
+            std::thread::park_timeout(ASK_AGAIN);
+            // What is asked for is what it leaves in the client's cache.
+            let _ = self.asker.fetch_metadata(Some(&self.topic), ANSWER_TIMEOUT);
+        }
     }
 
     /// The first offset whose record is newer than the time given.
@@ -90,7 +122,9 @@ impl TopicStarts {
         let mut question = TopicPartitionList::new();
         question.add_partition_offset(&self.topic, partition, Offset::Offset(ms + 1))?;
         let answer = self.asker.offsets_for_times(question, ANSWER_TIMEOUT)?;
-        let found = answer.find_partition(&self.topic, partition).map(|it| it.offset());
+        let found = answer
+            .find_partition(&self.topic, partition)
+            .map(|it| it.offset());
         Ok(match found {
             Some(Offset::Offset(offset)) => Some(offset),
             _ => None,
@@ -139,8 +173,16 @@ impl Starts for TopicStarts {
             ));
         }
         if next < low {
-            tracing::error!(partition, lost = low - next, "records were removed before they were read");
-            return Ok(Progress { next: low, low, ..position });
+            tracing::error!(
+                partition,
+                lost = low - next,
+                "records were removed before they were read"
+            );
+            return Ok(Progress {
+                next: low,
+                low,
+                ..position
+            });
         }
         if position.low < low {
             tracing::warn!(

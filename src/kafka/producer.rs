@@ -1,7 +1,6 @@
 //! Messages that must be acknowledged: dead letters, alerts, the demo's events.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -18,24 +17,25 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long to wait before asking a full queue again.
 const QUEUE_WAIT: Duration = Duration::from_millis(5);
 
+/// A message that was not delivered: the number it was sent with, and why.
+type Refused = (usize, KafkaError);
+
 /// Reads every delivery report: a refused message is an error, never a silence.
 #[derive(Clone, Debug, Default)]
 struct Reports {
-    failed: Arc<AtomicUsize>,
-    last: Arc<std::sync::Mutex<Option<KafkaError>>>,
+    refused: Arc<Mutex<Vec<Refused>>>,
 }
 
 impl ClientContext for Reports {}
 
 impl ProducerContext for Reports {
-    type DeliveryOpaque = ();
+    type DeliveryOpaque = usize;
 
-    fn delivery(&self, result: &DeliveryResult<'_>, _: ()) {
-        if let Err((error, _)) = result {
-            self.failed.fetch_add(1, Ordering::AcqRel);
-            if let Ok(mut last) = self.last.lock() {
-                *last = Some(error.clone());
-            }
+    fn delivery(&self, result: &DeliveryResult<'_>, number: usize) {
+        if let Err((error, _)) = result
+            && let Ok(mut refused) = self.refused.lock()
+        {
+            refused.push((number, error.clone()));
         }
     }
 }
@@ -50,8 +50,12 @@ impl Producer {
     /// Connects lazily: a broker that is down shows at the first flush.
     pub fn new(mut client: ClientConfig) -> anyhow::Result<Self> {
         let reports = Reports::default();
-        client.set("enable.idempotence", "true").set("linger.ms", "5");
-        let inner = client.create_with_context(reports.clone()).context("cannot make a producer")?;
+        client
+            .set("enable.idempotence", "true")
+            .set("linger.ms", "5");
+        let inner = client
+            .create_with_context(reports.clone())
+            .context("cannot make a producer")?;
         Ok(Self { inner, reports })
     }
 
@@ -63,8 +67,21 @@ impl Producer {
         payload: &str,
         timestamp_ms: Option<i64>,
     ) -> Result<(), KafkaError> {
+        self.send_numbered(0, topic, key, payload, timestamp_ms)
+    }
+
+    fn send_numbered(
+        &self,
+        number: usize,
+        topic: &str,
+        key: &str,
+        payload: &str,
+        timestamp_ms: Option<i64>,
+    ) -> Result<(), KafkaError> {
         loop {
-            let mut record = BaseRecord::to(topic).key(key).payload(payload);
+            let mut record = BaseRecord::with_opaque_to(topic, number)
+                .key(key)
+                .payload(payload);
             if let Some(ms) = timestamp_ms {
                 record = record.timestamp(ms);
             }
@@ -80,14 +97,22 @@ impl Producer {
 
     /// Returns when every message is acknowledged.
     pub fn flush(&self) -> anyhow::Result<()> {
-        self.inner.flush(FLUSH_TIMEOUT).context("the broker did not acknowledge in time")?;
-        let failed = self.reports.failed.swap(0, Ordering::AcqRel);
-        if failed > 0 {
-            let last = self.reports.last.lock().ok().and_then(|mut last| last.take());
-            let why = last.map_or_else(String::new, |error| format!(": {error}"));
-            bail!("the broker refused {failed} messages{why}");
+        let refused = self.settle()?;
+        if let Some((_, error)) = refused.first() {
+            bail!("the broker refused {} messages: {error}", refused.len());
         }
         Ok(())
+    }
+
+    /// Waits for all answers; gives the messages that were refused.
+    fn settle(&self) -> anyhow::Result<Vec<Refused>> {
+        self.inner
+            .flush(FLUSH_TIMEOUT)
+            .context("the broker did not acknowledge in time")?;
+        let refused = self.reports.refused.lock();
+        Ok(refused
+            .map(|mut refused| std::mem::take(&mut *refused))
+            .unwrap_or_default())
     }
 }
 
@@ -99,21 +124,48 @@ pub struct DeadLetterTopic {
 
 impl DeadLetterTopic {
     pub fn new(client: ClientConfig, topic: String) -> anyhow::Result<Self> {
-        Ok(Self { producer: Producer::new(client)?, topic })
+        Ok(Self {
+            producer: Producer::new(client)?,
+            topic,
+        })
     }
 
-    /// Returns when all are acknowledged. A letter refused for its size goes without its content.
+    /// Returns when all are acknowledged. A letter refused for its size, by us or by the broker,
+    /// goes without its content.
     pub fn deliver(&self, letters: &[DeadLetter]) -> anyhow::Result<()> {
-        for letter in letters {
-            let send = |body: &str| self.producer.send(&self.topic, &letter.key, body, None);
-            match send(&letter.json()) {
-                Err(KafkaError::MessageProduction(RDKafkaErrorCode::MessageSizeTooLarge)) => {
-                    tracing::warn!(key = letter.key, "dead letter too large: sent without content");
-                    send(&letter.without_content())?;
-                }
+        let mut too_large = Vec::new();
+        for (number, letter) in letters.iter().enumerate() {
+            match self.send(number, letter, &letter.json()) {
+                Err(error) if is_too_large(&error) => too_large.push(number),
                 other => other?,
             }
         }
-        self.producer.flush().with_context(|| format!("dead letters for `{}`", self.topic))
+        let context = || format!("dead letters for `{}`", self.topic);
+        for (number, error) in self.producer.settle().with_context(context)? {
+            if !is_too_large(&error) {
+                return Err(error).with_context(context);
+            }
+            too_large.push(number);
+        }
+        if too_large.is_empty() {
+            return Ok(());
+        }
+        tracing::warn!(
+            dead_letters = too_large.len(),
+            "too large: sent without content"
+        );
+        for number in too_large {
+            self.send(number, &letters[number], &letters[number].without_content())?;
+        }
+        self.producer.flush().with_context(context)
     }
+
+    fn send(&self, number: usize, letter: &DeadLetter, body: &str) -> Result<(), KafkaError> {
+        self.producer
+            .send_numbered(number, &self.topic, &letter.key, body, None)
+    }
+}
+
+fn is_too_large(error: &KafkaError) -> bool {
+    error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageSizeTooLarge)
 }

@@ -1,5 +1,6 @@
 //! The poll loop: rebalances, records, ends of partitions, orders of the writing stage.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
@@ -16,12 +17,14 @@ use rdkafka::{Offset, TopicPartitionList};
 use retrytoll_core::step::Progress;
 use retrytoll_lake::Clock;
 
-use crate::pipeline::{Closed, Fact, Order, Reader, SourceRecord};
+use crate::pipeline::{Closed, Fact, Order, Reader, SourceRecord, Term};
 
 /// How long one poll may wait for a record.
 const POLL: Duration = Duration::from_millis(20);
 /// Batches that are not full are handed on so often, ms.
 const HAND_ON_MS: i64 = 100;
+/// How long the last commit may take, once all was handed on.
+const LINGER: Duration = Duration::from_secs(8);
 /// Records between two looks at the clock and at orders.
 const RECORDS_PER_LOOK: u32 = 512;
 
@@ -68,7 +71,16 @@ impl ConsumerContext for Rebalances {
     ) {
         let partitions = list.elements().iter().map(|it| it.partition()).collect();
         let told = match error {
-            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => Told::Assigned(partitions),
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS if list.count() > 0 => {
+                Told::Assigned(partitions)
+            }
+            // Nothing to ask the lake for; unanswered, the group would wait for us.
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
+                match consumer.incremental_assign(list) {
+                    Ok(()) => return,
+                    Err(error) => Told::Failed(error),
+                }
+            }
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS => {
                 match consumer.incremental_unassign(list) {
                     Ok(()) => Told::Revoked(partitions),
@@ -96,13 +108,17 @@ pub fn read_topic(
         .client
         .create_with_context(Rebalances::default())
         .context("cannot make a consumer")?;
-    consumer.subscribe(&[&settings.topic]).context("cannot subscribe")?;
+    consumer
+        .subscribe(&[&settings.topic])
+        .context("cannot subscribe")?;
     let mut source = Source {
         consumer,
         topic: settings.topic.clone(),
         reader,
-        assigned: Vec::new(),
+        assigned: BTreeMap::new(),
+        term: 0,
         fetching: Vec::new(),
+        is_unanswered: false,
         is_paused: false,
         is_stopped: false,
     };
@@ -112,7 +128,10 @@ pub fn read_topic(
         Err(error) if error.is::<Closed>() => {}
         Err(error) => return Err(error),
     }
-    let Source { consumer, reader, .. } = source;
+    source.linger(orders);
+    let Source {
+        consumer, reader, ..
+    } = source;
     drop(consumer);
     Ok(reader)
 }
@@ -121,10 +140,14 @@ struct Source {
     consumer: BaseConsumer<Rebalances>,
     topic: String,
     reader: Reader,
-    /// Partitions that the group gave us.
-    assigned: Vec<i32>,
+    /// Partitions that the group gave us, with the number of their term.
+    assigned: BTreeMap<i32, u64>,
+    /// The number of the last term.
+    term: u64,
     /// Partitions that are being fetched: their offsets are known.
     fetching: Vec<i32>,
+    /// An assignment that the group waits to hear of: every one must be answered.
+    is_unanswered: bool,
     is_paused: bool,
     is_stopped: bool,
 }
@@ -166,7 +189,9 @@ impl Source {
     fn poll(&mut self, now_ms: i64) -> anyhow::Result<()> {
         self.pause_or_resume()?;
         for _ in 0..RECORDS_PER_LOOK {
-            let Some(polled) = self.consumer.poll(POLL) else { return Ok(()) };
+            let Some(polled) = self.consumer.poll(POLL) else {
+                return Ok(());
+            };
             match polled {
                 Ok(message) => {
                     let record = record_of(&message);
@@ -198,7 +223,8 @@ impl Source {
     fn at_end(&mut self, partition: i32, now_ms: i64) {
         let position = self.consumer.position().ok();
         let offset = position.as_ref().and_then(|list| {
-            list.find_partition(&self.topic, partition).map(|it| it.offset())
+            list.find_partition(&self.topic, partition)
+                .map(|it| it.offset())
         });
         let next = match offset {
             Some(Offset::Offset(next)) => next,
@@ -237,15 +263,16 @@ impl Source {
             match told {
                 Told::Assigned(partitions) => {
                     tracing::info!(?partitions, "assigned");
-                    self.assigned.extend(&partitions);
-                    self.tell(Fact::Assigned(partitions))?;
+                    self.is_unanswered = true;
+                    let term = self.begin_term(partitions);
+                    self.tell(Fact::Assigned(term))?;
                 }
                 Told::Revoked(partitions) => {
                     tracing::info!(?partitions, "revoked");
                     for partition in &partitions {
                         self.reader.end(*partition);
                     }
-                    self.assigned.retain(|it| !partitions.contains(it));
+                    self.assigned.retain(|it, _| !partitions.contains(it));
                     self.fetching.retain(|it| !partitions.contains(it));
                     self.tell(Fact::Revoked(partitions))?;
                 }
@@ -264,9 +291,9 @@ impl Source {
     fn obey(&mut self, orders: &Receiver<Order>, now_ms: i64) -> anyhow::Result<()> {
         while let Ok(order) = orders.try_recv() {
             match order {
-                Order::Read(positions) => self.begin(&positions)?,
+                Order::Read { term, positions } => self.begin(term, &positions)?,
                 Order::Restart => self.restart(now_ms)?,
-                Order::Advise(positions) => self.advise(&positions),
+                Order::Advise(positions) => self.advise(&positions, CommitMode::Async),
                 Order::Stop => self.is_stopped = true,
             }
         }
@@ -274,28 +301,42 @@ impl Source {
     }
 
     /// Begins to fetch partitions that are still ours.
-    fn begin(&mut self, positions: &[(i32, Progress)]) -> anyhow::Result<()> {
+    fn begin(&mut self, term: u64, positions: &[(i32, Progress)]) -> anyhow::Result<()> {
         let mut fresh = TopicPartitionList::new();
         for &(partition, progress) in positions {
-            if !self.assigned.contains(&partition) {
+            if self.assigned.get(&partition) != Some(&term) {
                 continue;
             }
             self.reader.begin(partition, progress);
             let offset = Offset::Offset(progress.low);
             if self.fetching.contains(&partition) {
-                self.consumer.seek(&self.topic, partition, offset, Duration::from_secs(10))?;
+                self.consumer
+                    .seek(&self.topic, partition, offset, Duration::from_secs(10))?;
             } else {
                 fresh.add_partition_offset(&self.topic, partition, offset)?;
                 self.fetching.push(partition);
             }
         }
-        if fresh.count() > 0 {
-            self.consumer.incremental_assign(&fresh).context("cannot begin to read")?;
+        if fresh.count() > 0 || self.is_unanswered && term == self.term {
+            self.is_unanswered = false;
+            self.consumer
+                .incremental_assign(&fresh)
+                .context("cannot begin to read")?;
             if self.is_paused {
                 self.consumer.pause(&fresh)?;
             }
         }
         Ok(())
+    }
+
+    fn begin_term(&mut self, partitions: Vec<i32>) -> Term {
+        self.term += 1;
+        self.assigned
+            .extend(partitions.iter().map(|partition| (*partition, self.term)));
+        Term {
+            number: self.term,
+            partitions,
+        }
     }
 
     /// Drops all state; the writing stage claims again and tells where to read.
@@ -304,18 +345,31 @@ impl Source {
         for partition in self.reader.partitions() {
             self.reader.end(partition);
         }
-        self.tell(Fact::Restarted(self.assigned.clone()))
+        let partitions = self.assigned.keys().copied().collect();
+        let term = self.begin_term(partitions);
+        self.tell(Fact::Restarted(term))
     }
 
-    fn advise(&self, positions: &[(i32, i64)]) {
+    /// The last commit comes after the last fact, and the broker is to hear of it, too.
+    fn linger(&self, orders: &Receiver<Order>) {
+        loop {
+            match orders.recv_timeout(LINGER) {
+                Ok(Order::Advise(positions)) => self.advise(&positions, CommitMode::Sync),
+                Ok(Order::Stop) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
+    }
+
+    fn advise(&self, positions: &[(i32, i64)], mode: CommitMode) {
         let mut list = TopicPartitionList::new();
         for &(partition, next) in positions {
-            if self.assigned.contains(&partition) {
+            if self.assigned.contains_key(&partition) {
                 let _ = list.add_partition_offset(&self.topic, partition, Offset::Offset(next));
             }
         }
         if list.count() > 0
-            && let Err(error) = self.consumer.commit(&list, CommitMode::Async)
+            && let Err(error) = self.consumer.commit(&list, mode)
         {
             tracing::debug!(%error, "advice to the broker");
         }
@@ -344,5 +398,8 @@ fn record_of<'a>(message: &'a BorrowedMessage<'_>) -> SourceRecord<'a> {
 
 /// The offset asked for is not there: the log was cut or made anew behind our back.
 fn is_fatal(code: RDKafkaErrorCode) -> bool {
-    matches!(code, RDKafkaErrorCode::OffsetOutOfRange | RDKafkaErrorCode::AutoOffsetReset)
+    matches!(
+        code,
+        RDKafkaErrorCode::OffsetOutOfRange | RDKafkaErrorCode::AutoOffsetReset
+    )
 }

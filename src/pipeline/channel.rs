@@ -127,7 +127,9 @@ mod tests {
     fn moved(partition: i32) -> Fact {
         Fact::Moved {
             partition,
-            progress: retrytoll_core::step::Progress::begin(0), file: None }
+            progress: retrytoll_core::step::Progress::begin(0),
+            file: None,
+        }
     }
 
     #[test]

@@ -13,17 +13,29 @@ use crate::dead_letter::DeadLetter;
 #[derive(Debug)]
 pub enum Fact {
     /// These partitions are ours from now on; where to read them from is for the lake to say.
-    Assigned(Vec<i32>),
+    Assigned(Term),
     /// These are not ours any more.
     Revoked(Vec<i32>),
     /// Reading began anew after a fence: whatever was said before is void. These are ours.
-    Restarted(Vec<i32>),
+    Restarted(Term),
     Rows(Box<Rows>),
     /// The partition moved on without rows.
-    Moved { partition: i32, progress: Progress, file: Option<FileMark> },
+    Moved {
+        partition: i32,
+        progress: Progress,
+        file: Option<FileMark>,
+    },
     Bad(Box<DeadLetter>),
     /// Nothing more comes: finish and commit.
     End,
+}
+
+/// Partitions that became ours together. Its number is answered with the positions: partitions may
+/// be taken and given again before an answer comes, and must not be read from an old position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Term {
+    pub number: u64,
+    pub partitions: Vec<i32>,
 }
 
 /// A batch on its way to the lake.
@@ -59,7 +71,11 @@ pub struct FileMark {
 #[derive(Debug)]
 pub enum Order {
     /// Read these partitions from their `low` on.
-    Read(Vec<(i32, Progress)>),
+    /// An answer to a term that is over is void.
+    Read {
+        term: u64,
+        positions: Vec<(i32, Progress)>,
+    },
     /// Another writer holds one of our partitions: drop all state, say [`Fact::Restarted`].
     Restart,
     /// Tell the broker how far the lake has got (for lag monitors; we never read it back).

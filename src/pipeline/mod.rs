@@ -10,6 +10,6 @@ mod read;
 mod write;
 
 pub use channel::{Closed, Inlet, Outlet, bounded};
-pub use message::{Fact, FileMark, Order, Rows};
+pub use message::{Fact, FileMark, Order, Rows, Term};
 pub use read::{ReadCounts, ReadLimits, Reader, SourceRecord};
 pub use write::{Stage, Starts, WriteError, WriteSettings, WriteSummary};

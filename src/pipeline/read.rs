@@ -238,7 +238,11 @@ impl Reader {
             if moved || progress.clock_ms.saturating_sub(before_ms) >= CLOCK_STEP_MS {
                 partition.reported = Some(progress);
                 let file = self.file;
-                self.outlet.send(Fact::Moved { partition: number, progress, file })?;
+                self.outlet.send(Fact::Moved {
+                    partition: number,
+                    progress,
+                    file,
+                })?;
             }
             return Ok(());
         }

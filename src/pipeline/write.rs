@@ -19,7 +19,7 @@ use retrytoll_lake::{Clock, LakeError, Position, SourcePartition, Writer};
 use tokio::runtime::Handle;
 
 use super::channel::{Closed, Inlet};
-use super::message::{Fact, Order, Rows};
+use super::message::{Fact, Order, Rows, Term};
 use super::pending::Pending;
 use crate::dead_letter::DeadLetter;
 use crate::outlet::DeadLetterOutlet;
@@ -106,7 +106,10 @@ pub struct Stage<S> {
 }
 
 impl<S: Starts> Stage<S> {
-    #[expect(clippy::too_many_arguments, reason = "the stage is put together in one place")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the stage is put together in one place"
+    )]
     pub fn new(
         settings: WriteSettings,
         writer: Writer,
@@ -178,19 +181,19 @@ impl<S: Starts> Stage<S> {
 
     fn take(&mut self, fact: Fact, inlet: &Inlet) -> Result<(), WriteError> {
         match fact {
-            Fact::Restarted(partitions) => {
+            Fact::Restarted(term) => {
                 self.void = false;
-                self.claim(&partitions)
+                self.claim(&term)
             }
             Fact::Rows(rows) if self.void => {
                 inlet.release(rows.bytes);
                 Ok(())
             }
             _ if self.void => Ok(()),
-            Fact::Assigned(partitions) => {
+            Fact::Assigned(term) => {
                 // Rows of an earlier ownership must be in the log before it is read.
                 self.flush()?;
-                self.claim(&partitions)
+                self.claim(&term)
             }
             Fact::Revoked(partitions) => self.revoke(&partitions),
             Fact::Rows(rows) => {
@@ -199,8 +202,13 @@ impl<S: Starts> Stage<S> {
                 inlet.release(bytes);
                 result
             }
-            Fact::Moved { partition, progress, file } => {
-                self.pending.moved(self.partition(partition), (progress, file));
+            Fact::Moved {
+                partition,
+                progress,
+                file,
+            } => {
+                self.pending
+                    .moved(self.partition(partition), (progress, file));
                 Ok(())
             }
             Fact::Bad(letter) => {
@@ -213,19 +221,25 @@ impl<S: Starts> Stage<S> {
 
     fn rows(&mut self, rows: Rows) -> Result<(), WriteError> {
         let partition = self.partition(rows.partition);
-        let encoded = encode(rows.batch, rows.derived, &rows.words, &self.settings.versions)?;
+        let encoded = encode(
+            rows.batch,
+            rows.derived,
+            &rows.words,
+            &self.settings.versions,
+        )?;
         self.pending.caught_up &= rows.caught_up;
         let now_ms = self.clock.now_ms();
         let stands = (rows.progress, rows.file);
-        self.pending.add_rows(&partition, &encoded, &rows.keep, stands, now_ms)?;
+        self.pending
+            .add_rows(&partition, &encoded, &rows.keep, stands, now_ms)?;
         Ok(())
     }
 
-    fn claim(&mut self, numbers: &[i32]) -> Result<(), WriteError> {
+    fn claim(&mut self, term: &Term) -> Result<(), WriteError> {
         let known = self.writer.state().positions();
         let source_is_known = known.keys().any(|it| it.source == self.settings.source.0);
         let mut starts = BTreeMap::new();
-        for &number in numbers {
+        for &number in &term.partitions {
             let partition = self.partition(number);
             let start = match known.get(&partition) {
                 Some(position) => *position,
@@ -239,22 +253,47 @@ impl<S: Starts> Stage<S> {
         let claimed = self.runtime.block_on(self.writer.claim(&starts))?;
         let mut read = Vec::new();
         for (partition, claim) in claimed {
-            let Position { next, low, low_clock_ms, clock_ms, .. } = claim.position;
-            let progress = Progress { next, low, low_clock_ms, clock_ms };
+            let Position {
+                next,
+                low,
+                low_clock_ms,
+                clock_ms,
+                ..
+            } = claim.position;
+            let progress = Progress {
+                next,
+                low,
+                low_clock_ms,
+                clock_ms,
+            };
             let number = partition.partition;
-            let checked = self.starts.checked(number, progress).map_err(WriteError::Start)?;
-            tracing::info!(partition = number, next, low = checked.low, "partition claimed");
+            let checked = self
+                .starts
+                .checked(number, progress)
+                .map_err(WriteError::Start)?;
+            tracing::info!(
+                partition = number,
+                next,
+                low = checked.low,
+                "partition claimed"
+            );
             read.push((number, checked));
         }
         self.committed_ms = self.clock.now_ms();
         self.summary.commits += 1;
         self.look_who_leads();
-        self.order(Order::Read(read));
+        self.order(Order::Read {
+            term: term.number,
+            positions: read,
+        });
         Ok(())
     }
 
     fn revoke(&mut self, numbers: &[i32]) -> Result<(), WriteError> {
-        let partitions: Vec<_> = numbers.iter().map(|number| self.partition(*number)).collect();
+        let partitions: Vec<_> = numbers
+            .iter()
+            .map(|number| self.partition(*number))
+            .collect();
         let in_flush = self.pending.with_rows();
         let has_rows = partitions.iter().any(|it| in_flush.contains(it));
         if has_rows {
@@ -270,7 +309,10 @@ impl<S: Starts> Stage<S> {
 
     fn look_who_leads(&self) {
         let known = self.writer.state().positions();
-        let owns_least = known.keys().next().is_some_and(|it| self.writer.owned().contains(it));
+        let owns_least = known
+            .keys()
+            .next()
+            .is_some_and(|it| self.writer.owned().contains(it));
         self.leading.store(owns_least, Ordering::Release);
     }
 
@@ -323,7 +365,10 @@ impl<S: Starts> Stage<S> {
             took_ms = self.committed_ms - now_ms,
             "committed"
         );
-        let advice = flush.positions.iter().map(|(it, position)| (it.partition, position.next));
+        let advice = flush
+            .positions
+            .iter()
+            .map(|(it, position)| (it.partition, position.next));
         self.order(Order::Advise(advice.collect()));
         Ok(())
     }
@@ -333,13 +378,18 @@ impl<S: Starts> Stage<S> {
             return Ok(());
         }
         tracing::warn!(dead_letters = letters.len(), "records that are no events");
-        self.outlet.deliver(letters).map_err(WriteError::DeadLetters)
+        self.outlet
+            .deliver(letters)
+            .map_err(WriteError::DeadLetters)
     }
 
     /// Reading again from the lake's positions mends these; all else stops the process.
     fn may_restart(&self, error: &LakeError) -> bool {
         self.settings.restarts
-            && matches!(error, LakeError::Fenced(_) | LakeError::FlushTooOld { .. } | LakeError::BaseLost { .. })
+            && matches!(
+                error,
+                LakeError::Fenced(_) | LakeError::FlushTooOld { .. } | LakeError::BaseLost { .. }
+            )
     }
 
     /// Another writer holds what we thought ours: drop everything, begin again at a claim.
@@ -351,7 +401,10 @@ impl<S: Starts> Stage<S> {
         if self.fences_ms.len() >= FENCES_MAX {
             return Err(WriteError::Fenced { by });
         }
-        tracing::warn!(by, "a commit was refused; reading again from the lake's positions");
+        tracing::warn!(
+            by,
+            "a commit was refused; reading again from the lake's positions"
+        );
         self.writer.abandon_flush();
         self.leading.store(false, Ordering::Release);
         self.pending = Pending::new(&self.table, self.settings.files);

@@ -18,7 +18,12 @@ pub struct AskArgs {
     #[arg(long, value_name = "TIME", help_heading = "Window")]
     pub until: Option<String>,
     /// The zone in which dates, days and hours are meant: Europe/Berlin, +08:00
-    #[arg(long, value_name = "ZONE", default_value = "UTC", help_heading = "Window")]
+    #[arg(
+        long,
+        value_name = "ZONE",
+        default_value = "UTC",
+        help_heading = "Window"
+    )]
     pub tz: String,
     /// table, json, csv or parquet
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format)]

@@ -33,18 +33,28 @@ impl Gate {
         let percent = |value| format!("{} %", decimal_text(value, PERCENT_SCALE));
         let limit = percent(self.limit_pct);
         let Some(whole) = whole else {
-            return (Exit::Fine, format!("gate met: no attempts, so no share is over {limit}"));
+            return (
+                Exit::Fine,
+                format!("gate met: no attempts, so no share is over {limit}"),
+            );
         };
         match (whole.share_pct, &whole.note) {
             (None, why) => {
                 let why = why.as_deref().unwrap_or("not computable");
-                (Exit::Fine, format!("gate not judged: the share is withheld ({why})"))
+                (
+                    Exit::Fine,
+                    format!("gate not judged: the share is withheld ({why})"),
+                )
             }
             (Some(share), _) => match share.cmp(&self.limit_pct) {
-                Ordering::Greater => {
-                    (Exit::GateNotMet, format!("gate not met: {} is over {limit}", percent(share)))
-                }
-                _ => (Exit::Fine, format!("gate met: {} is not over {limit}", percent(share))),
+                Ordering::Greater => (
+                    Exit::GateNotMet,
+                    format!("gate not met: {} is over {limit}", percent(share)),
+                ),
+                _ => (
+                    Exit::Fine,
+                    format!("gate met: {} is not over {limit}", percent(share)),
+                ),
             },
         }
     }
@@ -76,11 +86,20 @@ mod tests {
         let of = |value| judge(Some(share(Some(value), None)));
         assert_eq!(
             of(5_000_000_000_001),
-            (Exit::GateNotMet, "gate not met: 5.000000000001 % is over 5 %".into())
+            (
+                Exit::GateNotMet,
+                "gate not met: 5.000000000001 % is over 5 %".into()
+            )
         );
-        assert_eq!(of(5_000_000_000_000), (Exit::Fine, "gate met: 5 % is not over 5 %".into()));
         assert_eq!(
-            judge(Some(share(None, Some("not computable: no success is logged")))),
+            of(5_000_000_000_000),
+            (Exit::Fine, "gate met: 5 % is not over 5 %".into())
+        );
+        assert_eq!(
+            judge(Some(share(
+                None,
+                Some("not computable: no success is logged")
+            ))),
             (
                 Exit::Fine,
                 "gate not judged: the share is withheld (not computable: no success is logged)"

@@ -16,7 +16,11 @@ pub fn write(
     catalog: &Catalog,
     style: Style,
 ) -> anyhow::Result<()> {
-    for line in Share::of(&whole.batches).first().map(lines).unwrap_or_default() {
+    for line in Share::of(&whole.batches)
+        .first()
+        .map(lines)
+        .unwrap_or_default()
+    {
         writeln!(out, "{line}")?;
     }
     writeln!(out)?;
@@ -46,7 +50,10 @@ fn lines(share: &Share) -> Vec<String> {
         ),
     };
     let dollars = |value: Option<i128>| value.map_or("unknown".into(), dollars_text);
-    let spend = share.retry_usd.zip(share.other_usd).map(|(retry, other)| retry + other);
+    let spend = share
+        .retry_usd
+        .zip(share.other_usd)
+        .map(|(retry, other)| retry + other);
     let spend_line = format!(
         "Spend, expected: {}, of which retries {} ({} of {} attempts)",
         dollars(spend),
@@ -85,7 +92,13 @@ mod tests {
             ]
         );
         let note = Some("not computable: no success is logged".to_owned());
-        let withheld = Share { share_pct: None, band: None, retry_usd: None, note, ..share };
+        let withheld = Share {
+            share_pct: None,
+            band: None,
+            retry_usd: None,
+            note,
+            ..share
+        };
         assert_eq!(
             lines(&withheld),
             [

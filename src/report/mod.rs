@@ -9,3 +9,6 @@ pub mod gate;
 pub mod headline;
 pub mod open;
 pub mod output;
+
+#[cfg(test)]
+mod tests;

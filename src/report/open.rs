@@ -53,8 +53,15 @@ pub fn open(args: &AskArgs, usual: Usual, world: &World) -> anyhow::Result<Asked
         spill_folder: None,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let session = runtime.block_on(session(&lake, args.at_version, limits)).map_err(stop)?;
-    Ok(Asked { config, window, session, runtime })
+    let session = runtime
+        .block_on(session(&lake, args.at_version, limits))
+        .map_err(stop)?;
+    Ok(Asked {
+        config,
+        window,
+        session,
+        runtime,
+    })
 }
 
 fn window(args: &AskArgs, usual: Usual, now: DateTime<Utc>) -> Result<Window, JobError> {
@@ -64,17 +71,17 @@ fn window(args: &AskArgs, usual: Usual, now: DateTime<Utc>) -> Result<Window, Jo
         let start = zone.month_start(now);
         // At the very beginning of a month there is nothing to show of it yet.
         if start < now {
-            return Ok(Window { since: start, until: now, zone });
+            return Ok(Window {
+                since: start,
+                until: now,
+                zone,
+            });
         }
     }
     Window::parse(since, until, zone, now)
 }
 
-async fn session(
-    lake: &Url,
-    at_version: Option<u64>,
-    limits: Limits,
-) -> Result<Session, JobError> {
+async fn session(lake: &Url, at_version: Option<u64>, limits: Limits) -> Result<Session, JobError> {
     // The mark is that of the version that is read, whatever is committed meanwhile.
     let head = head(lake).await;
     let version = at_version.or(head.map(|(version, _)| version));
@@ -108,5 +115,9 @@ async fn head(lake: &Url) -> Option<(u64, CompleteThrough)> {
 
 /// The error of a query or job, with the exit code that is its own.
 pub fn stop(error: JobError) -> anyhow::Error {
-    if error.is_usage() { Stop::usage(error.to_string(), "").into() } else { error.into() }
+    if error.is_usage() {
+        Stop::usage(error.to_string(), "").into()
+    } else {
+        error.into()
+    }
 }

@@ -14,7 +14,10 @@ pub fn style(file: Option<&Path>, world: &World) -> Style {
     if file.is_some() || !world.out_is_terminal {
         return Style::default();
     }
-    Style { width: Some(terminal_width(world)), color: world.colour(true) }
+    Style {
+        width: Some(terminal_width(world)),
+        color: world.colour(true),
+    }
 }
 
 /// Columns of the terminal; 80 where it does not say.
@@ -63,10 +66,17 @@ fn write_file<T>(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let failed = || format!("cannot write {}: name another file with --output", path.display());
+    let failed = || {
+        format!(
+            "cannot write {}: name another file with --output",
+            path.display()
+        )
+    };
     let mut out = BufWriter::new(File::create(path).with_context(failed)?);
     let done = write(&mut out)?;
-    out.into_inner().map_err(std::io::IntoInnerError::into_error).with_context(failed)?;
+    out.into_inner()
+        .map_err(std::io::IntoInnerError::into_error)
+        .with_context(failed)?;
     Ok(done)
 }
 

@@ -24,7 +24,7 @@ def kills(w):
         toll.kill()
     feed.finish()
     w.run(topic, "--until-end", **static).ends(0, 120)
-    expected = w.check(topic, "repeats")
+    expected = w.check(topic, repeats=True)
     assert sum(expected.rows.values()) == COUNT and expected.repeats
 
 
@@ -59,7 +59,7 @@ def frozen_instance(w):
     a.stop()
     w.wait_rows(1_200, 30)
     b.stop()
-    w.check(topic, "repeats")
+    w.check(topic, repeats=True)
 
 
 def holds_rows(w):

@@ -89,17 +89,19 @@ def test_share(folder):
 
 def test_compare(folder, ours):
     report = folder / "report.json"
-    row = lambda s: {"service": s} | {f: share.plain(ours[s][n]) for f, n in share.FIELDS.items()}
+    percent = lambda n, value: value * 100 if n in share.RATIOS and value is not None else value
+    row = lambda s: {"key": s} | {
+        f: share.plain(percent(n, ours[s][n])) for f, n in share.FIELDS.items()}
     a, b = row("a"), row("b")
-    a |= {"share": "0.347826", "share_low": "0.333333", "share_high": "0.571429"}
-    b |= {"share": None, "share_low": None, "share_high": None}
+    a |= {"share_pct": "34.7826", "share_low_pct": "33.3333", "share_high_pct": "57.1429"}
+    b |= {"share_pct": None, "share_low_pct": None, "share_high_pct": None}
     check = lambda rows: (report.write_text(json.dumps(rows)), share.compare(report, ours))[1]
     assert check([a, b]) == []
-    assert check([a | {"share": "0.347827"}, b]) == [
-        f"a: share is 0.347827, should be {ours['a']['share']}"]
-    assert len(check([a | {"other_ceiling": "0.008000000001"}, b])) == 1
+    assert check([a | {"share_pct": "34.7827"}, b]) == [
+        f"a: share_pct is 34.7827, should be {ours['a']['share']}"]
+    assert len(check([a | {"other_ceiling_usd": "0.008000000001"}, b])) == 1
     assert len(check([a])) == 1
-    assert len(check([a, b | {"share": "0"}])) == 1
+    assert len(check([a, b | {"share_pct": "0"}])) == 1
 
 
 def test_classes():

@@ -304,16 +304,16 @@ FIELDS = {
     "attempts": "attempts",
     "retries": "retries",
     "first_attempts": "first_attempts",
-    "retry_confirmed": "retry_confirmed",
-    "retry_expected": "retry_expected",
-    "retry_ceiling": "retry_ceiling",
-    "other_confirmed": "other_confirmed",
-    "other_expected": "other_expected",
-    "other_ceiling": "other_ceiling",
-    "share": "share",
-    "share_low": "share_low",
-    "share_high": "share_high",
-    "coverage": "coverage",
+    "retry_confirmed_usd": "retry_confirmed",
+    "retry_expected_usd": "retry_expected",
+    "retry_ceiling_usd": "retry_ceiling",
+    "other_confirmed_usd": "other_confirmed",
+    "other_expected_usd": "other_expected",
+    "other_ceiling_usd": "other_ceiling",
+    "share_pct": "share",
+    "share_low_pct": "share_low",
+    "share_high_pct": "share_high",
+    "coverage_pct": "coverage",
 }
 RATIOS = {"share", "share_low", "share_high", "coverage"}
 
@@ -324,7 +324,7 @@ def equal(theirs, ours, ratio):
         return theirs is None and ours is None
     theirs = Decimal(str(theirs))
     if ratio:
-        return theirs == Decimal(ours).quantize(theirs, rounding=ROUND_HALF_EVEN)
+        return theirs == (Decimal(ours) * 100).quantize(theirs, rounding=ROUND_HALF_EVEN)
     return theirs == ours
 
 
@@ -333,7 +333,7 @@ def compare(path, ours):
     with open(path) as file:
         rows = json.load(file, parse_float=Decimal)
     rows = rows["rows"] if isinstance(rows, dict) else rows
-    theirs = {row["service"]: row for row in rows}
+    theirs = {row["key"]: row for row in rows}
     wrong = [f"service {s!r} is only in {where}" for where, a, b in
              (("the report", theirs, ours), ("the truth", ours, theirs)) for s in a if s not in b]
     for service in theirs.keys() & ours.keys():

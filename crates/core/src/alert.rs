@@ -144,8 +144,7 @@ impl Rule {
         let mut all = true;
         for (at, bound) in self.bounds.iter().enumerate() {
             let figure = sample.figures.get(at).copied().flatten()?;
-            let (figure, limit) =
-                (figure.saturating_mul(100), bound.limit.saturating_mul(pct));
+            let (figure, limit) = (figure.saturating_mul(100), bound.limit.saturating_mul(pct));
             all &= match bound.side {
                 Side::Over => figure > limit,
                 Side::AtLeast => figure >= limit,

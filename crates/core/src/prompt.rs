@@ -117,7 +117,10 @@ impl PromptHash {
         let Some(key) = key else {
             return Self::Sha256(Sha256::digest(form).into());
         };
-        #[expect(clippy::expect_used, reason = "HMAC takes a key of any length (RFC 2104)")]
+        #[expect(
+            clippy::expect_used,
+            reason = "HMAC takes a key of any length (RFC 2104)"
+        )]
         let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
         mac.update(form);
         Self::HmacSha256(mac.finalize().into_bytes().into())

@@ -55,6 +55,10 @@ fn text(text: String) -> Expr {
 fn instant(time: DateTime<Utc>) -> Expr {
     let time = time.format("%Y-%m-%dT%H:%M:%S%.6fZ");
     let sql = format!("arrow_cast('{time}', 'Timestamp(Microsecond, Some(\"UTC\"))')");
+    #[expect(
+        clippy::expect_used,
+        reason = "a call of two texts, as the line above makes it"
+    )]
     Parser::new(&GenericDialect {})
         .try_with_sql(&sql)
         .and_then(|mut parser| parser.parse_expr())
@@ -66,21 +70,35 @@ fn instant(time: DateTime<Utc>) -> Expr {
 /// # Errors
 /// [`JobError::Sql`] with the line, [`JobError::NotAQuestion`].
 pub fn parse(place: &Place, sql: &str) -> Result<Statement, JobError> {
-    let mut statements =
-        DFParser::parse_sql(sql).map_err(|error| JobError::query(place, error))?;
-    let wrong = |reason: String| Err(JobError::Sql { place: place.clone(), reason });
-    match statements.len() {
-        0 => return wrong("there is no statement: write one SELECT".into()),
-        1 => {}
-        many => return wrong(format!("there are {many} statements: write one SELECT")),
+    let mut statements = DFParser::parse_sql(sql).map_err(|error| JobError::query(place, error))?;
+    let wrong = |reason: String| {
+        Err(JobError::Sql {
+            place: place.clone(),
+            reason,
+        })
+    };
+    if statements.len() > 1 {
+        return wrong(format!(
+            "there are {} statements: write one SELECT",
+            statements.len()
+        ));
     }
-    let statement = statements.remove(0).expect("there is one");
+    let Some(statement) = statements.pop_front() else {
+        return wrong("there is no statement: write one SELECT".into());
+    };
     if only_asks(&statement) {
         return Ok(statement);
     }
     let printed = statement.to_string();
-    let word = printed.split_whitespace().next().unwrap_or_default().to_uppercase();
-    Err(JobError::NotAQuestion { place: place.at(Some(1), Some(1)), statement: word })
+    let word = printed
+        .split_whitespace()
+        .next()
+        .unwrap_or_default()
+        .to_uppercase();
+    Err(JobError::NotAQuestion {
+        place: place.at(Some(1), Some(1)),
+        statement: word,
+    })
 }
 
 fn only_asks(statement: &Statement) -> bool {
@@ -115,8 +133,12 @@ pub fn bind(place: &Place, statement: &mut Statement, values: &Values) -> Result
         _ => return Ok(()),
     };
     let bound = visit_expressions_mut(tree.as_mut(), |expr| {
-        let Expr::Value(found) = &*expr else { return ControlFlow::Continue(()) };
-        let SqlValue::Placeholder(name) = &found.value else { return ControlFlow::Continue(()) };
+        let Expr::Value(found) = &*expr else {
+            return ControlFlow::Continue(());
+        };
+        let SqlValue::Placeholder(name) = &found.value else {
+            return ControlFlow::Continue(());
+        };
         match name.strip_prefix('$').and_then(|name| values.get(name)) {
             Some(value) => {
                 *expr = value.clone();
@@ -125,8 +147,14 @@ pub fn bind(place: &Place, statement: &mut Statement, values: &Values) -> Result
             None => ControlFlow::Break((name.clone(), expr.span().start)),
         }
     });
-    let ControlFlow::Break((name, start)) = bound else { return Ok(()) };
-    let known = values.keys().map(|it| format!("${it}")).collect::<Vec<_>>().join(", ");
+    let ControlFlow::Break((name, start)) = bound else {
+        return Ok(());
+    };
+    let known = values
+        .keys()
+        .map(|it| format!("${it}"))
+        .collect::<Vec<_>>()
+        .join(", ");
     Err(JobError::Sql {
         place: place.at(Some(start.line), Some(start.column)),
         reason: format!("no parameter is named {name}: use one of {known}"),
@@ -141,10 +169,17 @@ pub fn check(place: &Place, sql: &str, meta: &Meta) -> Result<(), JobError> {
     let mut statement = parse(place, sql)?;
     if !matches!(&statement, Statement::Statement(it) if matches!(**it, SqlStatement::Query(_))) {
         let reason = "a job is one SELECT: put EXPLAIN and SHOW to `retrytoll sql`".into();
-        return Err(JobError::Sql { place: place.clone(), reason });
+        return Err(JobError::Sql {
+            place: place.clone(),
+            reason,
+        });
     }
-    let names = WINDOW_PARAMETERS.into_iter().chain(meta.parameters.keys().map(String::as_str));
-    let values = names.map(|name| (name.to_owned(), text(String::new()))).collect();
+    let names = WINDOW_PARAMETERS
+        .into_iter()
+        .chain(meta.parameters.keys().map(String::as_str));
+    let values = names
+        .map(|name| (name.to_owned(), text(String::new())))
+        .collect();
     bind(place, &mut statement, &values)
 }
 
@@ -181,9 +216,12 @@ mod tests {
 
     fn asked(sql: &str) -> String {
         let place = Place::file("query");
-        let values = [("by", Value::Text("o'hara $until --".into())), ("n", Value::Integer(-5))]
-            .map(|(name, it)| (name.to_owned(), value(&it)))
-            .into();
+        let values = [
+            ("by", Value::Text("o'hara $until --".into())),
+            ("n", Value::Integer(-5)),
+        ]
+        .map(|(name, it)| (name.to_owned(), value(&it)))
+        .into();
         parse(&place, sql)
             .and_then(|mut statement| {
                 bind(&place, &mut statement, &values)?;
@@ -228,14 +266,20 @@ mod tests {
             ("UPDATE attempts SET cost = 0", "UPDATE"),
             ("DROP VIEW attempts", "DROP"),
             ("CREATE TABLE a AS SELECT 1", "CREATE"),
-            ("CREATE EXTERNAL TABLE a STORED AS CSV LOCATION '/etc/passwd'", "CREATE"),
+            (
+                "CREATE EXTERNAL TABLE a STORED AS CSV LOCATION '/etc/passwd'",
+                "CREATE",
+            ),
             ("COPY attempts TO 'file.csv'", "COPY"),
             ("SET datafusion.execution.batch_size = 1", "SET"),
             ("EXPLAIN INSERT INTO attempts VALUES (1)", "EXPLAIN"),
             ("TRUNCATE TABLE attempts", "TRUNCATE"),
         ] {
             let refused = asked(sql);
-            assert!(refused.starts_with(&format!("query:1:1: {word} would change")), "{refused}");
+            assert!(
+                refused.starts_with(&format!("query:1:1: {word} would change")),
+                "{refused}"
+            );
         }
     }
 }

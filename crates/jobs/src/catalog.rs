@@ -33,9 +33,15 @@ const EMBEDDED_META: &str = include_str!("../../../sql/jobs.toml");
 /// A job that comes with the binary stands here and in `sql/jobs/`; a test compares the two.
 const EMBEDDED: &[(&str, &str)] = &[
     ("retries", include_str!("../../../sql/jobs/retries.sql")),
-    ("retry_cost_share", include_str!("../../../sql/jobs/retry_cost_share.sql")),
+    (
+        "retry_cost_share",
+        include_str!("../../../sql/jobs/retry_cost_share.sql"),
+    ),
     ("unpriced", include_str!("../../../sql/jobs/unpriced.sql")),
-    ("usage_coverage", include_str!("../../../sql/jobs/usage_coverage.sql")),
+    (
+        "usage_coverage",
+        include_str!("../../../sql/jobs/usage_coverage.sql"),
+    ),
 ];
 
 impl Catalog {
@@ -62,10 +68,15 @@ impl Catalog {
     /// # Errors
     /// [`JobError::Read`] where the folder cannot be listed.
     pub fn overlay(&mut self, folder: &Path) -> Result<Vec<JobError>, JobError> {
-        let read = |path: &Path, source| JobError::Read { path: path.into(), source };
+        let read = |path: &Path, source| JobError::Read {
+            path: path.into(),
+            source,
+        };
         let mut paths = std::fs::read_dir(folder)
             .and_then(|entries| {
-                entries.map(|entry| entry.map(|it| it.path())).collect::<Result<Vec<_>, _>>()
+                entries
+                    .map(|entry| entry.map(|it| it.path()))
+                    .collect::<Result<Vec<_>, _>>()
             })
             .map_err(|source| read(folder, source))?;
         paths.sort();
@@ -79,8 +90,15 @@ impl Catalog {
                 Err(source) => wrong.push(read(&meta_path, source)),
             }
         }
-        for path in paths.iter().filter(|it| it.extension().is_some_and(|it| it == "sql")) {
-            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        for path in paths
+            .iter()
+            .filter(|it| it.extension().is_some_and(|it| it == "sql"))
+        {
+            let name = path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             let added = match std::fs::read_to_string(path) {
                 Ok(sql) => {
                     let meta = metas.remove(&name);
@@ -112,7 +130,10 @@ impl Catalog {
         let named = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         if name.is_empty() || !name.chars().all(named) {
             let reason = "a job's name is of a-z, 0-9 and _: rename the file".into();
-            return Err(JobError::Sql { place: Place::file(file), reason });
+            return Err(JobError::Sql {
+                place: Place::file(file),
+                reason,
+            });
         }
         let meta = meta.unwrap_or_else(|| Meta {
             title: name.replace('_', " "),
@@ -121,7 +142,12 @@ impl Catalog {
             ..Meta::default()
         });
         ask::check(&Place::file(&file), &sql, &meta)?;
-        let job = Job { name: name.into(), file, sql, meta };
+        let job = Job {
+            name: name.into(),
+            file,
+            sql,
+            meta,
+        };
         self.jobs.insert(name.into(), Arc::new(job));
         Ok(())
     }
@@ -131,10 +157,13 @@ impl Catalog {
     /// # Errors
     /// [`JobError::UnknownJob`] where there is none.
     pub fn get(&self, name: &str) -> Result<Arc<Job>, JobError> {
-        self.jobs.get(name).cloned().ok_or_else(|| JobError::UnknownJob {
-            name: name.into(),
-            known: self.jobs.keys().cloned().collect(),
-        })
+        self.jobs
+            .get(name)
+            .cloned()
+            .ok_or_else(|| JobError::UnknownJob {
+                name: name.into(),
+                known: self.jobs.keys().cloned().collect(),
+            })
     }
 
     /// Every job, by name.
@@ -147,7 +176,10 @@ impl Catalog {
 fn head_comment(sql: &str) -> String {
     let lines = sql.lines().map_while(|line| line.trim().strip_prefix("--"));
     let text = lines.map(str::trim).collect::<Vec<_>>().join(" ");
-    text.split_once(". ").map_or(text.trim(), |(first, _)| first).trim().to_owned()
+    text.split_once(". ")
+        .map_or(text.trim(), |(first, _)| first)
+        .trim()
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -168,17 +200,32 @@ mod tests {
             .map(|it| it.unwrap().file_name().into_string().unwrap())
             .collect::<Vec<_>>();
         files.sort();
-        let jobs = names(&catalog).iter().map(|it| format!("{it}.sql")).collect::<Vec<_>>();
+        let jobs = names(&catalog)
+            .iter()
+            .map(|it| format!("{it}.sql"))
+            .collect::<Vec<_>>();
         assert_eq!(jobs, files);
         let (metas, wrong) = meta::parse("sql/jobs.toml", EMBEDDED_META);
         assert!(wrong.is_empty(), "{wrong:?}");
         assert_eq!(metas.keys().collect::<Vec<_>>(), names(&catalog));
         for job in catalog.jobs() {
-            let Meta { title, meaning, unit, counts, action, schedule, .. } = &job.meta;
+            let Meta {
+                title,
+                meaning,
+                unit,
+                counts,
+                action,
+                schedule,
+                ..
+            } = &job.meta;
             for text in [title, meaning, unit] {
                 assert!(!text.is_empty(), "{}", job.name);
             }
-            assert!(["attempts", "operations"].contains(&counts.as_str()), "{}", job.name);
+            assert!(
+                ["attempts", "operations"].contains(&counts.as_str()),
+                "{}",
+                job.name
+            );
             assert!(action.is_some() && schedule.is_some(), "{}", job.name);
         }
     }
@@ -187,7 +234,10 @@ mod tests {
     fn a_users_folder_adds_and_replaces_and_a_bad_file_stops_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
-        put("mine.sql", "-- Attempts of a\n-- month. More words.\nSELECT count(*) FROM attempts");
+        put(
+            "mine.sql",
+            "-- Attempts of a\n-- month. More words.\nSELECT count(*) FROM attempts",
+        );
         put("retries.sql", "SELECT 1 AS one");
         put("cut.sql", "SELECT a\nFROM attempts\nWHERE )");
         put("drop.sql", "DROP TABLE attempts");
@@ -205,7 +255,10 @@ mod tests {
         let mut catalog = Catalog::embedded();
         let wrong = catalog.overlay(folder.path()).unwrap();
         let prefix = format!("{}/", folder.path().display());
-        let wrong = wrong.iter().map(|it| it.to_string().replace(&prefix, "")).collect::<Vec<_>>();
+        let wrong = wrong
+            .iter()
+            .map(|it| it.to_string().replace(&prefix, ""))
+            .collect::<Vec<_>>();
         assert_eq!(
             wrong,
             [
@@ -221,12 +274,24 @@ mod tests {
         );
         assert_eq!(
             names(&catalog),
-            ["mine", "retries", "retry_cost_share", "unpriced", "usage_coverage"]
+            [
+                "mine",
+                "retries",
+                "retry_cost_share",
+                "unpriced",
+                "usage_coverage"
+            ]
         );
         assert_eq!(catalog.get("retries").unwrap().sql, "SELECT 1 AS one");
-        assert_eq!(catalog.get("mine").unwrap().meta.meaning, "Attempts of a month");
+        assert_eq!(
+            catalog.get("mine").unwrap().meta.meaning,
+            "Attempts of a month"
+        );
         assert_eq!(catalog.get("unpriced").unwrap().meta.title, "New");
         let missing = catalog.get("cut").unwrap_err().to_string();
-        assert!(missing.starts_with("no job is named cut: the jobs are mine, retries"), "{missing}");
+        assert!(
+            missing.starts_with("no job is named cut: the jobs are mine, retries"),
+            "{missing}"
+        );
     }
 }

@@ -21,13 +21,21 @@ pub struct Place {
 impl Place {
     /// Somewhere in `file`.
     pub fn file(file: impl Into<String>) -> Self {
-        Self { file: file.into(), line: None, column: None }
+        Self {
+            file: file.into(),
+            line: None,
+            column: None,
+        }
     }
 
     /// The same file, at a line and column.
     #[must_use]
     pub fn at(&self, line: Option<u64>, column: Option<u64>) -> Self {
-        Self { file: self.file.clone(), line, column }
+        Self {
+            file: self.file.clone(),
+            line,
+            column,
+        }
     }
 }
 
@@ -55,7 +63,9 @@ pub enum JobError {
     },
 
     /// A version that the table never had, or has no more.
-    #[error("version {version} of {location} is not there, the newest is {newest}: choose one up to it that log clean-up has kept")]
+    #[error(
+        "version {version} of {location} is not there, the newest is {newest}: choose one up to it that log clean-up has kept"
+    )]
     NoVersion {
         /// The table.
         location: String,
@@ -66,7 +76,9 @@ pub enum JobError {
     },
 
     /// The lake is of a newer release.
-    #[error("{location} has schema major {found}, this release knows {known}: use the newer release")]
+    #[error(
+        "{location} has schema major {found}, this release knows {known}: use the newer release"
+    )]
     NewerMajor {
         /// The table.
         location: String,
@@ -104,7 +116,9 @@ pub enum JobError {
     },
 
     /// Something else than a question.
-    #[error("{place}: {statement} would change something, and the lake is written by retrytoll alone: use SELECT, WITH, EXPLAIN or SHOW")]
+    #[error(
+        "{place}: {statement} would change something, and the lake is written by retrytoll alone: use SELECT, WITH, EXPLAIN or SHOW"
+    )]
     NotAQuestion {
         /// Where.
         place: Place,
@@ -113,7 +127,9 @@ pub enum JobError {
     },
 
     /// The query needs more than it may have.
-    #[error("{place}: the query needs more than its {memory_bytes} bytes of memory and {spill_bytes} of spill: narrow it with --since and --until, group by less, or raise both limits")]
+    #[error(
+        "{place}: the query needs more than its {memory_bytes} bytes of memory and {spill_bytes} of spill: narrow it with --since and --until, group by less, or raise both limits"
+    )]
     TooLarge {
         /// Where.
         place: Place,
@@ -135,7 +151,9 @@ pub enum JobError {
     },
 
     /// A job's answer is meant to be read by people and alerts.
-    #[error("job {job} answers with more than {rows_max} rows: add LIMIT to it, or run its query with `retrytoll sql`")]
+    #[error(
+        "job {job} answers with more than {rows_max} rows: add LIMIT to it, or run its query with `retrytoll sql`"
+    )]
     TooManyRows {
         /// The job.
         job: String,
@@ -214,7 +232,11 @@ pub enum JobError {
 }
 
 fn known_parameters(known: &[String]) -> String {
-    if known.is_empty() { "it has none".into() } else { format!("it has {}", known.join(", ")) }
+    if known.is_empty() {
+        "it has none".into()
+    } else {
+        format!("it has {}", known.join(", "))
+    }
 }
 
 impl JobError {
@@ -237,7 +259,10 @@ impl JobError {
     pub(crate) fn query(place: &Place, error: DataFusionError) -> Self {
         if let DataFusionError::SQL(parser, _) = error.find_root() {
             let (reason, line, column) = split_position(&parser.to_string());
-            return Self::Sql { place: place.at(line, column), reason };
+            return Self::Sql {
+                place: place.at(line, column),
+                reason,
+            };
         }
         if let Some(diagnostic) = error.diagnostic() {
             let start = diagnostic.span.map(|it| it.start);
@@ -251,13 +276,18 @@ impl JobError {
             };
         }
         match error.find_root() {
-            DataFusionError::Plan(reason) => {
-                Self::Sql { place: place.clone(), reason: reason.clone() }
-            }
-            DataFusionError::SchemaError(reason, _) => {
-                Self::Sql { place: place.clone(), reason: reason.to_string() }
-            }
-            _ => Self::Query { place: place.clone(), source: Box::new(error) },
+            DataFusionError::Plan(reason) => Self::Sql {
+                place: place.clone(),
+                reason: reason.clone(),
+            },
+            DataFusionError::SchemaError(reason, _) => Self::Sql {
+                place: place.clone(),
+                reason: reason.to_string(),
+            },
+            _ => Self::Query {
+                place: place.clone(),
+                source: Box::new(error),
+            },
         }
     }
 }
@@ -268,8 +298,14 @@ fn split_position(text: &str) -> (String, Option<u64>, Option<u64>) {
     let Some((reason, position)) = text.rsplit_once(" at Line: ") else {
         return (text.to_owned(), None, None);
     };
-    let mut numbers = position.split(", Column: ").map(|it| it.trim().parse().ok());
-    (reason.to_owned(), numbers.next().flatten(), numbers.next().flatten())
+    let mut numbers = position
+        .split(", Column: ")
+        .map(|it| it.trim().parse().ok());
+    (
+        reason.to_owned(),
+        numbers.next().flatten(),
+        numbers.next().flatten(),
+    )
 }
 
 #[cfg(test)]
@@ -287,7 +323,11 @@ mod tests {
     #[test]
     fn the_parser_tells_the_position() {
         let text = "sql parser error: Expected: an expression, found: FROM at Line: 3, Column: 5";
-        let expected = ("Expected: an expression, found: FROM".to_owned(), Some(3), Some(5));
+        let expected = (
+            "Expected: an expression, found: FROM".to_owned(),
+            Some(3),
+            Some(5),
+        );
         assert_eq!(split_position(text), expected);
         assert_eq!(split_position("odd"), ("odd".to_owned(), None, None));
     }

@@ -29,7 +29,10 @@ pub struct Facts {
 impl Facts {
     pub(crate) fn of(batches: &[RecordBatch]) -> Self {
         let count = |name: &str| {
-            let column = batches.iter().find(|it| it.num_rows() > 0)?.column_by_name(name)?;
+            let column = batches
+                .iter()
+                .find(|it| it.num_rows() > 0)?
+                .column_by_name(name)?;
             Some(column.as_primitive_opt::<Int64Type>()?.value(0))
         };
         let count = |name| count(name).unwrap_or(0);

@@ -83,9 +83,10 @@ impl Parameter {
         }
         match self.default {
             Value::Text(_) => Ok(Value::Text(text.into())),
-            Value::Integer(_) => {
-                text.parse().map(Value::Integer).map_err(|_| bad("a whole number".into()))
-            }
+            Value::Integer(_) => text
+                .parse()
+                .map(Value::Integer)
+                .map_err(|_| bad("a whole number".into())),
         }
     }
 }
@@ -111,9 +112,14 @@ pub struct AlertRule {
 pub fn parse(file: &str, text: &str) -> (BTreeMap<String, Meta>, Vec<JobError>) {
     let wrong = |error: &toml::de::Error, start: usize| {
         let at = error.span().map_or(start, |span| span.start);
-        let line = text.get(..at).map(|before| before.matches('\n').count() as u64 + 1);
+        let line = text
+            .get(..at)
+            .map(|before| before.matches('\n').count() as u64 + 1);
         let place = Place::file(file).at(line, None);
-        JobError::Sql { place, reason: error.message().trim().replace('\n', ", ") }
+        JobError::Sql {
+            place,
+            reason: error.message().trim().replace('\n', ", "),
+        }
     };
     let entries: BTreeMap<String, Spanned<toml::Value>> = match toml::from_str(text) {
         Ok(entries) => entries,
@@ -128,8 +134,13 @@ pub fn parse(file: &str, text: &str) -> (BTreeMap<String, Meta>, Vec<JobError>) 
             }
             Err(mut error) => {
                 error.set_input(None);
-                let JobError::Sql { place, reason } = wrong(&error, start) else { continue };
-                errors.push(JobError::Sql { place, reason: format!("job {name}: {reason}") });
+                let JobError::Sql { place, reason } = wrong(&error, start) else {
+                    continue;
+                };
+                errors.push(JobError::Sql {
+                    place,
+                    reason: format!("job {name}: {reason}"),
+                });
             }
         }
     }
@@ -141,23 +152,34 @@ mod tests {
     use super::*;
 
     fn errors(text: &str) -> Vec<String> {
-        parse("jobs.toml", text).1.iter().map(ToString::to_string).collect()
+        parse("jobs.toml", text)
+            .1
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
     fn one_bad_entry_stops_no_other() {
-        let text = "[good]\ntitle = 'Good'\n\n[bad]\ntitle = 'Bad'\ncolour = 'red'\n\n[also_good]\n";
+        let text =
+            "[good]\ntitle = 'Good'\n\n[bad]\ntitle = 'Bad'\ncolour = 'red'\n\n[also_good]\n";
         let (metas, wrong) = parse("jobs.toml", text);
         assert_eq!(metas.keys().collect::<Vec<_>>(), ["also_good", "good"]);
         let wrong = wrong.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(wrong.len(), 1);
-        assert!(wrong[0].starts_with("jobs.toml:4: job bad: unknown field `colour`"), "{wrong:?}");
+        assert!(
+            wrong[0].starts_with("jobs.toml:4: job bad: unknown field `colour`"),
+            "{wrong:?}"
+        );
     }
 
     #[test]
     fn a_text_that_is_no_toml_names_its_line() {
         let wrong = errors("[a]\ntitle = 'x'\n[b\n");
-        assert!(wrong.len() == 1 && wrong[0].starts_with("jobs.toml:3: "), "{wrong:?}");
+        assert!(
+            wrong.len() == 1 && wrong[0].starts_with("jobs.toml:3: "),
+            "{wrong:?}"
+        );
         assert!(errors("").is_empty());
     }
 
@@ -171,10 +193,17 @@ mod tests {
         };
         let check = |parameter: &Parameter, text: &str, expected: &str| {
             let found = parameter.value("j", "p", text);
-            assert_eq!(found.map_or_else(|e| e.to_string(), |v| format!("{v:?}")), expected);
+            assert_eq!(
+                found.map_or_else(|e| e.to_string(), |v| format!("{v:?}")),
+                expected
+            );
         };
         check(&of("80"), "90", "Integer(90)");
-        check(&of("80"), "x", "parameter p of job j is x: give a whole number");
+        check(
+            &of("80"),
+            "x",
+            "parameter p of job j is x: give a whole number",
+        );
         check(&of("'a'"), "90", "Text(\"90\")");
         let choice = of("'a'\none_of = ['a', 'b']");
         check(&choice, "b", "Text(\"b\")");

@@ -18,7 +18,10 @@ const SCHEMA_MAJOR: &str = "retrytoll.schema.major";
 /// # Errors
 /// [`JobError::BadLocation`] where it can be neither.
 pub fn lake_url(text: &str) -> Result<Url, JobError> {
-    let bad = |reason: String| JobError::BadLocation { text: text.into(), reason };
+    let bad = |reason: String| JobError::BadLocation {
+        text: text.into(),
+        reason,
+    };
     if text.contains("://") {
         return Url::parse(text).map_err(|error| bad(error.to_string()));
     }
@@ -36,7 +39,10 @@ fn table_url(lake: &Url, name: &str) -> Result<Url, JobError> {
         text: lake.to_string(),
         reason: "it has no path that tables could lie under".into(),
     };
-    url.path_segments_mut().map_err(|()| bad())?.pop_if_empty().push(name);
+    url.path_segments_mut()
+        .map_err(|()| bad())?
+        .pop_if_empty()
+        .push(name);
     Ok(url)
 }
 
@@ -48,19 +54,28 @@ fn table_url(lake: &Url, name: &str) -> Result<Url, JobError> {
 pub async fn attempts(lake: &Url, at_version: Option<u64>) -> Result<DeltaTable, JobError> {
     let url = table_url(lake, "attempts")?;
     let location = show(&url);
-    let no_table = || JobError::NoTable { location: location.clone() };
+    let no_table = || JobError::NoTable {
+        location: location.clone(),
+    };
     let newest = load(&url, None).await?.ok_or_else(no_table)?;
     let newest_version = newest.version().unwrap_or_default();
     let table = match at_version {
         None => newest,
         Some(version) if version == newest_version => newest,
         Some(version) => {
-            let no_version =
-                || JobError::NoVersion { location: location.clone(), version, newest: newest_version };
+            let no_version = || JobError::NoVersion {
+                location: location.clone(),
+                version,
+                newest: newest_version,
+            };
             if version > newest_version {
                 return Err(no_version());
             }
-            load(&url, Some(version)).await.ok().flatten().ok_or_else(no_version)?
+            load(&url, Some(version))
+                .await
+                .ok()
+                .flatten()
+                .ok_or_else(no_version)?
         }
     };
     check_major(&table, &location)?;
@@ -77,11 +92,15 @@ pub async fn optional(lake: &Url, name: &str) -> Result<Option<DeltaTable>, JobE
 
 async fn load(url: &Url, version: Option<u64>) -> Result<Option<DeltaTable>, JobError> {
     // The local store makes a missing folder a fault of the store, not a missing table.
-    if url.to_file_path().is_ok_and(|it| url.scheme() == "file" && !it.is_dir()) {
+    if url
+        .to_file_path()
+        .is_ok_and(|it| url.scheme() == "file" && !it.is_dir())
+    {
         return Ok(None);
     }
-    let failed = |source| {
-        JobError::Delta { what: format!("read {}", show(url)), source: Box::new(source) }
+    let failed = |source| JobError::Delta {
+        what: format!("read {}", show(url)),
+        source: Box::new(source),
     };
     let mut builder = DeltaTableBuilder::from_url(url.clone()).map_err(failed)?;
     if let Some(version) = version {
@@ -95,9 +114,16 @@ async fn load(url: &Url, version: Option<u64>) -> Result<Option<DeltaTable>, Job
 }
 
 fn check_major(table: &DeltaTable, location: &str) -> Result<(), JobError> {
-    let Ok(state) = table.snapshot() else { return Ok(()) };
-    let Some(found) = state.metadata().configuration().get(SCHEMA_MAJOR) else { return Ok(()) };
-    if found.parse::<u32>().is_ok_and(|it| it <= SCHEMA_MAJOR_KNOWN) {
+    let Ok(state) = table.snapshot() else {
+        return Ok(());
+    };
+    let Some(found) = state.metadata().configuration().get(SCHEMA_MAJOR) else {
+        return Ok(());
+    };
+    if found
+        .parse::<u32>()
+        .is_ok_and(|it| it <= SCHEMA_MAJOR_KNOWN)
+    {
         return Ok(());
     }
     Err(JobError::NewerMajor {
@@ -112,10 +138,15 @@ fn check_major(table: &DeltaTable, location: &str) -> Result<(), JobError> {
 /// # Errors
 /// [`JobError::Delta`].
 pub async fn provider(table: &DeltaTable) -> Result<Arc<dyn TableProvider>, JobError> {
-    table.table_provider().await.map_err(|error| JobError::Delta {
-        what: format!("read {}", show(table.table_url())),
-        source: Box::new(DeltaTableError::GenericError { source: Box::new(error) }),
-    })
+    table
+        .table_provider()
+        .await
+        .map_err(|error| JobError::Delta {
+            what: format!("read {}", show(table.table_url())),
+            source: Box::new(DeltaTableError::GenericError {
+                source: Box::new(error),
+            }),
+        })
 }
 
 /// A location as its user knows it: a local one as a path; no passwords.

@@ -44,7 +44,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory_bytes: 48 << 20, spill_bytes: 4 << 30, spill_folder: None, threads: 2 }
+        Self {
+            memory_bytes: 48 << 20,
+            spill_bytes: 4 << 30,
+            spill_folder: None,
+            threads: 2,
+        }
     }
 }
 
@@ -128,18 +133,27 @@ impl Session {
         let failed = |error| JobError::query(&place, error);
         let context = context(&limits).map_err(failed)?;
         let raw = open::provider(&attempts).await?;
-        context.register_table("attempts_raw", raw).map_err(failed)?;
+        context
+            .register_table("attempts_raw", raw)
+            .map_err(failed)?;
         if let Some(alerts) = open::optional(lake, "alerts").await? {
             let alerts = open::provider(&alerts).await?;
             context.register_table("alerts", alerts).map_err(failed)?;
         }
         let version = attempts.version().unwrap_or_default();
-        let session =
-            Self { context, limits, version, complete_through: CompleteThrough::Unknown };
+        let session = Self {
+            context,
+            limits,
+            version,
+            complete_through: CompleteThrough::Unknown,
+        };
         let view = ask::parse(&place, ATTEMPTS_VIEW)?;
         let plan = session.plan(&place, view).await?.into_parts().1;
         let view = ViewTable::new(plan, Some(ATTEMPTS_VIEW.to_owned()));
-        session.context.register_table("attempts", Arc::new(view)).map_err(failed)?;
+        session
+            .context
+            .register_table("attempts", Arc::new(view))
+            .map_err(failed)?;
         Ok(session)
     }
 
@@ -176,7 +190,10 @@ impl Session {
         let mut statement = ask::parse(&place, sql)?;
         ask::bind(&place, &mut statement, &ask::window_values(window))?;
         let frame = self.plan(&place, statement).await?;
-        frame.execute_stream().await.map_err(|error| self.failed(&place, error))
+        frame
+            .execute_stream()
+            .await
+            .map_err(|error| self.failed(&place, error))
     }
 
     /// Answers a job. `given` are its parameters' values as text; the others have their default.
@@ -192,7 +209,11 @@ impl Session {
     ) -> Result<JobResult, JobError> {
         let parameters = ask::job_values(&job.name, &job.meta, given)?;
         let mut values = ask::window_values(window);
-        values.extend(parameters.iter().map(|(name, value)| (name.clone(), ask::value(value))));
+        values.extend(
+            parameters
+                .iter()
+                .map(|(name, value)| (name.clone(), ask::value(value))),
+        );
         let place = Place::file(&job.file);
         let mut statement = ask::parse(&place, &job.sql)?;
         ask::bind(&place, &mut statement, &values)?;
@@ -200,7 +221,10 @@ impl Session {
         let (schema, batches) = self.collect(&place, &job.name, statement).await?;
         Ok(JobResult {
             job: job.clone(),
-            parameters: parameters.into_iter().map(|(name, it)| (name, it.to_string())).collect(),
+            parameters: parameters
+                .into_iter()
+                .map(|(name, it)| (name, it.to_string()))
+                .collect(),
             window: window.clone(),
             version: self.version,
             complete_through: self.complete_through,
@@ -218,7 +242,11 @@ impl Session {
     pub async fn check_job(&self, job: &Job, window: &Window) -> Result<(), JobError> {
         let parameters = ask::job_values(&job.name, &job.meta, &BTreeMap::new())?;
         let mut values = ask::window_values(window);
-        values.extend(parameters.iter().map(|(name, value)| (name.clone(), ask::value(value))));
+        values.extend(
+            parameters
+                .iter()
+                .map(|(name, value)| (name.clone(), ask::value(value))),
+        );
         let place = Place::file(&job.file);
         let mut statement = ask::parse(&place, &job.sql)?;
         ask::bind(&place, &mut statement, &values)?;
@@ -239,8 +267,10 @@ impl Session {
 
     async fn plan(&self, place: &Place, statement: Statement) -> Result<DataFrame, JobError> {
         let state = self.context.state();
-        let options =
-            SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+        let options = SQLOptions::new()
+            .with_allow_ddl(false)
+            .with_allow_dml(false)
+            .with_allow_statements(false);
         let planned = match state.statement_to_plan(statement).await {
             Ok(plan) => options.verify_plan(&plan).map(|()| plan),
             Err(error) => Err(error),
@@ -257,13 +287,19 @@ impl Session {
         statement: Statement,
     ) -> Result<(SchemaRef, Vec<RecordBatch>), JobError> {
         let frame = self.plan(place, statement).await?;
-        let mut stream = frame.execute_stream().await.map_err(|e| self.failed(place, e))?;
+        let mut stream = frame
+            .execute_stream()
+            .await
+            .map_err(|e| self.failed(place, e))?;
         let (mut batches, mut rows) = (Vec::new(), 0);
         while let Some(batch) = stream.next().await {
             let batch = batch.map_err(|error| self.failed(place, error))?;
             rows += batch.num_rows();
             if rows > JOB_ROWS_MAX {
-                return Err(JobError::TooManyRows { job: job.into(), rows_max: JOB_ROWS_MAX });
+                return Err(JobError::TooManyRows {
+                    job: job.into(),
+                    rows_max: JOB_ROWS_MAX,
+                });
             }
             batches.push(batch);
         }
@@ -286,7 +322,10 @@ impl Session {
                 source: Box::new(error),
             };
         }
-        JobError::Query { place: place.clone(), source: Box::new(error) }
+        JobError::Query {
+            place: place.clone(),
+            source: Box::new(error),
+        }
     }
 }
 

@@ -66,12 +66,21 @@ impl Share {
     /// The shares of an answer, in its order. A row that lacks a column has `None` or 0 there.
     #[must_use]
     pub fn of(batches: &[RecordBatch]) -> Vec<Self> {
-        batches.iter().flat_map(|batch| (0..batch.num_rows()).map(|row| Self::row(batch, row))).collect()
+        batches
+            .iter()
+            .flat_map(|batch| (0..batch.num_rows()).map(|row| Self::row(batch, row)))
+            .collect()
     }
 
     fn row(batch: &RecordBatch, row: usize) -> Self {
         let present = |name: &str| batch.column_by_name(name).filter(|it| !it.is_null(row));
-        let decimal = |name| Some(present(name)?.as_primitive_opt::<Decimal128Type>()?.value(row));
+        let decimal = |name| {
+            Some(
+                present(name)?
+                    .as_primitive_opt::<Decimal128Type>()?
+                    .value(row),
+            )
+        };
         let count = |name| Some(present(name)?.as_primitive_opt::<Int64Type>()?.value(row));
         let text = |name| text_at(present(name)?, row);
         Self {
@@ -142,7 +151,17 @@ mod tests {
         assert_eq!(parse_percent("5"), Some(5_000_000_000_000));
         assert_eq!(parse_percent("0.1"), Some(100_000_000_000));
         assert_eq!(parse_percent("100"), Some(100_000_000_000_000));
-        for text in ["", "5%", "-1", "1e2", "100.1", "5.", ".5", "0.1234567890123", "٥"] {
+        for text in [
+            "",
+            "5%",
+            "-1",
+            "1e2",
+            "100.1",
+            "5.",
+            ".5",
+            "0.1234567890123",
+            "٥",
+        ] {
             assert_eq!(parse_percent(text), None, "{text}");
         }
     }

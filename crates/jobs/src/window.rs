@@ -26,12 +26,19 @@ impl Zone {
             reason: "no zone is named so; give a name such as Europe/Berlin, or an offset such as +08:00"
                 .into(),
         })?;
-        Ok(Self { name: name.into(), zone })
+        Ok(Self {
+            name: name.into(),
+            zone,
+        })
     }
 
     /// Coordinated universal time.
     #[must_use]
     pub fn utc() -> Self {
+        #[expect(
+            clippy::expect_used,
+            reason = "the database of zones is built in, and has UTC"
+        )]
         Self::parse("UTC").expect("UTC is a zone")
     }
 
@@ -104,16 +111,28 @@ impl Window {
             return Err(JobError::BadTime {
                 option: "--since",
                 value: zone.show(since_at),
-                reason: format!("is not before --until {}: give an earlier time", zone.show(until_at)),
+                reason: format!(
+                    "is not before --until {}: give an earlier time",
+                    zone.show(until_at)
+                ),
             });
         }
-        Ok(Self { since: since_at, until: until_at, zone })
+        Ok(Self {
+            since: since_at,
+            until: until_at,
+            zone,
+        })
     }
 }
 
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} to {}", self.zone.show(self.since), self.zone.show(self.until))
+        write!(
+            f,
+            "{} to {}",
+            self.zone.show(self.since),
+            self.zone.show(self.until)
+        )
     }
 }
 
@@ -175,7 +194,9 @@ mod tests {
     use super::*;
 
     fn at(text: &str) -> DateTime<Utc> {
-        DateTime::parse_from_rfc3339(text).unwrap().with_timezone(&Utc)
+        DateTime::parse_from_rfc3339(text)
+            .unwrap()
+            .with_timezone(&Utc)
     }
 
     /// The window as text, or the error.
@@ -189,12 +210,36 @@ mod tests {
     #[test]
     fn windows_of_every_form() {
         let check = |since, until, zone, expected| {
-            assert_eq!(window(since, until, zone), expected, "{since:?} {until:?} {zone}");
+            assert_eq!(
+                window(since, until, zone),
+                expected,
+                "{since:?} {until:?} {zone}"
+            );
         };
-        check(None, None, "UTC", "2026-11-19T10:30:00Z to 2026-11-20T10:30:00Z");
-        check(Some("7d"), None, "UTC", "2026-11-13T10:30:00Z to 2026-11-20T10:30:00Z");
-        check(Some("90m"), Some("1h"), "UTC", "2026-11-20T08:00:00Z to 2026-11-20T09:30:00Z");
-        check(Some("1d"), Some("2026-11-02"), "UTC", "2026-11-01T00:00:00Z to 2026-11-02T00:00:00Z");
+        check(
+            None,
+            None,
+            "UTC",
+            "2026-11-19T10:30:00Z to 2026-11-20T10:30:00Z",
+        );
+        check(
+            Some("7d"),
+            None,
+            "UTC",
+            "2026-11-13T10:30:00Z to 2026-11-20T10:30:00Z",
+        );
+        check(
+            Some("90m"),
+            Some("1h"),
+            "UTC",
+            "2026-11-20T08:00:00Z to 2026-11-20T09:30:00Z",
+        );
+        check(
+            Some("1d"),
+            Some("2026-11-02"),
+            "UTC",
+            "2026-11-01T00:00:00Z to 2026-11-02T00:00:00Z",
+        );
         check(
             Some("2026-11-01"),
             Some("2026-11-02T12:00:00+08:00"),
@@ -209,20 +254,42 @@ mod tests {
             let zone = Zone::parse(zone).unwrap();
             zone.day_start(NaiveDate::parse_from_str(date, "%Y-%m-%d").unwrap())
         };
-        assert_eq!(start("Europe/Berlin", "2026-07-01"), at("2026-06-30T22:00:00Z"));
+        assert_eq!(
+            start("Europe/Berlin", "2026-07-01"),
+            at("2026-06-30T22:00:00Z")
+        );
         // Chile's clocks go from 24:00 to 01:00 in September.
-        assert_eq!(start("America/Santiago", "2024-09-08"), at("2024-09-08T04:00:00Z"));
+        assert_eq!(
+            start("America/Santiago", "2024-09-08"),
+            at("2024-09-08T04:00:00Z")
+        );
         // Of two midnights, the first.
-        assert_eq!(start("America/Havana", "2024-11-03"), at("2024-11-03T04:00:00Z"));
-        let month = Zone::parse("Asia/Tokyo").unwrap().month_start(at("2026-10-31T15:30:00Z"));
+        assert_eq!(
+            start("America/Havana", "2024-11-03"),
+            at("2024-11-03T04:00:00Z")
+        );
+        let month = Zone::parse("Asia/Tokyo")
+            .unwrap()
+            .month_start(at("2026-10-31T15:30:00Z"));
         assert_eq!(month, at("2026-10-31T15:00:00Z"));
     }
 
     #[test]
     fn what_is_no_window_says_why() {
         let now = "is no time; give 7d, 24h, a date such as 2026-11-01, or RFC 3339 such as 2026-11-01T08:00:00Z";
-        for text in ["yesterday", "7", "7y", "2026-13-01", "2026-11-01 08:00", "", "٣d"] {
-            assert_eq!(window(Some(text), None, "UTC"), format!("--since {text}: {now}"));
+        for text in [
+            "yesterday",
+            "7",
+            "7y",
+            "2026-13-01",
+            "2026-11-01 08:00",
+            "",
+            "٣d",
+        ] {
+            assert_eq!(
+                window(Some(text), None, "UTC"),
+                format!("--since {text}: {now}")
+            );
         }
         assert_eq!(
             window(Some("2026-11-02"), Some("2026-11-02"), "UTC"),

@@ -54,13 +54,19 @@ impl ConsumerContext for LastReason {}
 pub(super) fn look(kafka: &Kafka, timeout: Duration) -> Vec<Finding> {
     let bootstrap = &kafka.bootstrap;
     let mut client = kafka.client();
-    client.set("allow.auto.create.topics", "false").set_log_level(RDKafkaLogLevel::Error);
+    client
+        .set("allow.auto.create.topics", "false")
+        .set_log_level(RDKafkaLogLevel::Error);
     let consumer: BaseConsumer<LastReason> = match client.create_with_context(LastReason::default())
     {
         Ok(consumer) => consumer,
         Err(error) => {
             let hint = "correct the [kafka] keys";
-            return vec![Finding::wrong("broker", format!("{bootstrap}: {error}"), hint)];
+            return vec![Finding::wrong(
+                "broker",
+                format!("{bootstrap}: {error}"),
+                hint,
+            )];
         }
     };
     let mut findings = Vec::new();
@@ -81,10 +87,17 @@ pub(super) fn look(kafka: &Kafka, timeout: Duration) -> Vec<Finding> {
             }
         };
         if findings.is_empty() {
-            findings.push(cluster(&consumer, bootstrap, metadata.brokers().len(), timeout));
+            findings.push(cluster(
+                &consumer,
+                bootstrap,
+                metadata.brokers().len(),
+                timeout,
+            ));
         }
         let found = metadata.topics().iter().find(|found| found.name() == topic);
-        let error = found.and_then(|found| found.error()).map(RDKafkaErrorCode::from);
+        let error = found
+            .and_then(|found| found.error())
+            .map(RDKafkaErrorCode::from);
         let partitions = found.map_or(0, |found| found.partitions().len());
         findings.push(of_topic(key, topic, error, partitions));
     }
@@ -110,9 +123,10 @@ fn cluster(
 ) -> Finding {
     let plural = if brokers == 1 { "" } else { "s" };
     match consumer.client().fetch_cluster_id(timeout) {
-        Some(id) => {
-            Finding::fine("broker", format!("{bootstrap}: cluster {id}, {brokers} broker{plural}"))
-        }
+        Some(id) => Finding::fine(
+            "broker",
+            format!("{bootstrap}: cluster {id}, {brokers} broker{plural}"),
+        ),
         None => {
             let text = format!("{bootstrap}: the cluster has no id, and a source is named by it");
             Finding::wrong("broker", text, "use brokers of version 0.10.1 or newer")
@@ -120,16 +134,14 @@ fn cluster(
     }
 }
 
-fn of_topic(
-    key: &str,
-    topic: &str,
-    error: Option<RDKafkaErrorCode>,
-    partitions: usize,
-) -> Finding {
+fn of_topic(key: &str, topic: &str, error: Option<RDKafkaErrorCode>, partitions: usize) -> Finding {
     match error {
         None if partitions > 0 => {
             let plural = if partitions == 1 { "" } else { "s" };
-            Finding::fine("topic", format!("{topic}: {partitions} partition{plural} ({key})"))
+            Finding::fine(
+                "topic",
+                format!("{topic}: {partitions} partition{plural} ({key})"),
+            )
         }
         None | Some(RDKafkaErrorCode::UnknownTopicOrPartition) => Finding::wrong(
             "topic",
@@ -165,9 +177,15 @@ mod tests {
             value: value.into(),
         };
         let mut raw = RawConfig::default();
-        let flags = [flag("kafka.bootstrap", bootstrap), flag("kafka.topic", "calls")];
+        let flags = [
+            flag("kafka.bootstrap", bootstrap),
+            flag("kafka.topic", "calls"),
+        ];
         assert_eq!(raw.set_flags(&flags), []);
-        Config::of(&raw, Need::Kafka).0.kafka.expect("a topic is set")
+        Config::of(&raw, Need::Kafka)
+            .0
+            .kafka
+            .expect("a topic is set")
     }
 
     #[test]
@@ -176,15 +194,25 @@ mod tests {
         cluster.create_topic("calls", 8, 1).expect("created");
         cluster.create_topic("calls.alerts", 1, 1).expect("created");
         let found = look(&kafka(&cluster.bootstrap_servers()), ANSWER_TIMEOUT);
-        let told: Vec<_> = found.iter().map(|each| (each.state, each.text.as_str())).collect();
+        let told: Vec<_> = found
+            .iter()
+            .map(|each| (each.state, each.text.as_str()))
+            .collect();
         assert_eq!(told.len(), 4, "{told:?}");
         assert_eq!(told[0].0, State::Fine);
         assert!(told[0].1.ends_with("1 broker"), "{told:?}");
         assert_eq!(told[1], (State::Fine, "calls: 8 partitions (kafka.topic)"));
         let missing = "calls.dead-letters: missing (kafka.dead_letter_topic)";
         assert_eq!(told[2], (State::Wrong, missing));
-        assert_eq!(told[3], (State::Fine, "calls.alerts: 1 partition (kafka.alert_topic)"));
-        assert!(found[2].hint.contains("--topic calls.dead-letters"), "{}", found[2].hint);
+        assert_eq!(
+            told[3],
+            (State::Fine, "calls.alerts: 1 partition (kafka.alert_topic)")
+        );
+        assert!(
+            found[2].hint.contains("--topic calls.dead-letters"),
+            "{}",
+            found[2].hint
+        );
     }
 
     #[test]
@@ -193,7 +221,12 @@ mod tests {
         let found = look(&kafka("127.0.0.1:9"), Duration::from_millis(1_500));
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].state, State::Wrong);
-        assert!(found[0].text.starts_with("127.0.0.1:9: no answer within 1.5s: "), "{found:?}");
+        assert!(
+            found[0]
+                .text
+                .starts_with("127.0.0.1:9: no answer within 1.5s: "),
+            "{found:?}"
+        );
         assert!(found[0].text.contains("refused"), "{found:?}");
     }
 }

@@ -34,7 +34,11 @@ fn local(place: &str) -> Result<PathBuf, Finding> {
         Some(path) => Ok(path.into()),
         None if place.contains("://") => {
             let text = format!("{place} is an object store, and is not written to yet");
-            Err(Finding::wrong("lake", text, "set lake.path to a local folder"))
+            Err(Finding::wrong(
+                "lake",
+                text,
+                "set lake.path to a local folder",
+            ))
         }
         None => Ok(place.into()),
     }
@@ -43,9 +47,15 @@ fn local(place: &str) -> Result<PathBuf, Finding> {
 /// Whether the root, or the folder in which it would be made, can be written.
 fn folder(root: &Path) -> Finding {
     let shown = root.display();
-    let there = root.ancestors().find(|path| path.exists() || path.as_os_str().is_empty());
+    let there = root
+        .ancestors()
+        .find(|path| path.exists() || path.as_os_str().is_empty());
     let parent = there.unwrap_or(root);
-    let begun = if parent == root { "" } else { ", not there yet, can be made" };
+    let begun = if parent == root {
+        ""
+    } else {
+        ", not there yet, can be made"
+    };
     let probe = parent.join(PROBE);
     match OpenOptions::new().write(true).create_new(true).open(&probe) {
         Ok(file) => {
@@ -90,7 +100,10 @@ fn attempts(root: &Path) -> Finding {
             let count = state.positions().len();
             let plural = if count == 1 { "" } else { "s" };
             let version = state.version;
-            Finding::fine("lake", format!("{shown}: version {version}, {count} partition{plural} known"))
+            Finding::fine(
+                "lake",
+                format!("{shown}: version {version}, {count} partition{plural} known"),
+            )
         }
         Err(error) => wrong(error),
     }
@@ -104,18 +117,28 @@ mod tests {
     use crate::config::{Config, Need};
 
     fn found(lake: &str) -> Vec<(State, String)> {
-        let flag = Flag { typed: "--lake".into(), key: "lake.path".into(), value: lake.into() };
+        let flag = Flag {
+            typed: "--lake".into(),
+            key: "lake.path".into(),
+            value: lake.into(),
+        };
         let mut raw = RawConfig::default();
         assert_eq!(raw.set_flags(&[flag]), []);
         let found = look(&Config::of(&raw, Need::Lake).0);
-        found.into_iter().map(|finding| (finding.state, finding.text)).collect()
+        found
+            .into_iter()
+            .map(|finding| (finding.state, finding.text))
+            .collect()
     }
 
     #[test]
     fn a_folder_is_tried_and_left_as_it_was() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().display().to_string();
-        assert_eq!(found(&path), [(State::Fine, format!("{path}: can be written"))]);
+        assert_eq!(
+            found(&path),
+            [(State::Fine, format!("{path}: can be written"))]
+        );
         let deep = format!("{path}/a/b");
         let text = format!("{deep}: can be written, not there yet, can be made");
         assert_eq!(found(&deep), [(State::Fine, text)]);
@@ -135,7 +158,10 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path().canonicalize().expect("there");
         let path = root.display().to_string();
-        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
         let table = runtime.block_on(open_attempts(&root, &Clock::new(now_ms)));
         drop(table.expect("made"));
         let text = format!("{path}/attempts: version 0, 0 partitions known");
@@ -149,6 +175,11 @@ mod tests {
         std::fs::write(&entry, foreign).expect("written");
         let found = found(&path);
         assert_eq!(found[1].0, State::Wrong, "{found:?}");
-        assert!(found[1].1.contains("has no property retrytoll.schema.major"), "{found:?}");
+        assert!(
+            found[1]
+                .1
+                .contains("has no property retrytoll.schema.major"),
+            "{found:?}"
+        );
     }
 }

@@ -38,15 +38,22 @@ impl Fixture {
         env: &[(&str, &str)],
         flags: &[(&str, &str)],
     ) -> Result<(Config, RawConfig), Mistakes> {
-        let env: Vec<_> =
-            env.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let env: Vec<_> = env
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect();
         let flag = |(key, value): &(&str, &str)| Flag {
             typed: "--set".into(),
             key: key.to_string(),
             value: value.to_string(),
         };
         let flags: Vec<_> = flags.iter().map(flag).collect();
-        let sources = Sources { file: None, folder: self.path(), env: &env, flags: &flags };
+        let sources = Sources {
+            file: None,
+            folder: self.path(),
+            env: &env,
+            flags: &flags,
+        };
         load(&sources)
     }
 
@@ -73,7 +80,11 @@ fn assert_defaults(config: &Config, lake: &str) {
     assert_eq!(config.lake, lake);
     assert_eq!(config.source, SourceSettings::default());
     assert_eq!(
-        (&config.source_name, &config.prices_file, &config.policy_file),
+        (
+            &config.source_name,
+            &config.prices_file,
+            &config.policy_file
+        ),
         (&None, &None, &None)
     );
     let flush = Flush {
@@ -83,7 +94,13 @@ fn assert_defaults(config: &Config, lake: &str) {
         position_interval: 10 * S,
     };
     assert_eq!(config.flush, flush);
-    assert_eq!(config.dedupe, Dedupe { horizon: 600 * S, replay_max: 2_000_000 });
+    assert_eq!(
+        config.dedupe,
+        Dedupe {
+            horizon: 600 * S,
+            replay_max: 2_000_000
+        }
+    );
     let limits = Limits {
         prefetch_bytes: 48_000_000,
         batches_bytes: 24_000_000,
@@ -95,7 +112,13 @@ fn assert_defaults(config: &Config, lake: &str) {
         spill_bytes_max: 1_000_000_000,
     };
     assert_eq!(config.limits, limits);
-    assert_eq!(config.dead_letters, DeadLetters { full: false, file: None });
+    assert_eq!(
+        config.dead_letters,
+        DeadLetters {
+            full: false,
+            file: None
+        }
+    );
     let alerts = Alerts {
         retry_share: true,
         owner: None,
@@ -104,14 +127,23 @@ fn assert_defaults(config: &Config, lake: &str) {
         reproduce_days: 7,
     };
     assert_eq!(config.alerts, alerts);
-    assert_eq!(config.jobs, Jobs { sql_dir: None, tick: 60 * S });
+    assert_eq!(
+        config.jobs,
+        Jobs {
+            sql_dir: None,
+            tick: 60 * S
+        }
+    );
 }
 
 #[test]
 fn the_memory_budget_is_400_mb() {
     let l = Config::of(&RawConfig::default(), Need::Lake).0.limits;
     let sum = l.prefetch_bytes + l.batches_bytes + l.encode_bytes + l.seen_bytes;
-    assert_eq!(sum + l.windows_bytes + l.sql_bytes + l.rest_bytes, 400_000_000);
+    assert_eq!(
+        sum + l.windows_bytes + l.sql_bytes + l.rest_bytes,
+        400_000_000
+    );
 }
 
 #[test]
@@ -124,7 +156,11 @@ fn the_file_that_init_writes_says_the_defaults() {
     let as_it_is = Fixture::new(&text);
     assert_defaults(&as_it_is.load(&[], &[]).expect("no mistake"), "lake");
     for key in KEYS.iter().filter(|key| key.kind != Kind::Secret) {
-        assert!(text.contains(&format!("\n#{} = ", key.name)), "{} is missing", key.dotted());
+        assert!(
+            text.contains(&format!("\n#{} = ", key.name)),
+            "{} is missing",
+            key.dotted()
+        );
     }
 
     // Every key that has a default, set to what stands in the comment.
@@ -138,7 +174,9 @@ fn the_file_that_init_writes_says_the_defaults() {
             section = line.trim_matches(['[', ']']).to_owned();
             set.push_str(&format!("{line}\n"));
         }
-        let Some((name, _)) = line.strip_prefix('#').and_then(|rest| rest.split_once(" = "))
+        let Some((name, _)) = line
+            .strip_prefix('#')
+            .and_then(|rest| rest.split_once(" = "))
         else {
             continue;
         };
@@ -148,7 +186,12 @@ fn the_file_that_init_writes_says_the_defaults() {
             count += 1;
         }
     }
-    assert_eq!(count, KEYS.iter().filter(|key| matches!(key.preset, Preset::Is(_))).count());
+    assert_eq!(
+        count,
+        KEYS.iter()
+            .filter(|key| matches!(key.preset, Preset::Is(_)))
+            .count()
+    );
     let fixture = Fixture::new(&set);
     let lake = fixture.path().join("lake").display().to_string();
     assert_defaults(&fixture.load(&[], &[]).expect("no mistake"), &lake);
@@ -212,19 +255,35 @@ fn flags_go_before_the_environment_and_that_before_the_file() {
     ];
     let flags = [("flush.position_interval", "23s")];
     let (config, raw) = fixture.load_raw(&env, &flags).expect("no mistake");
-    let Flush { interval, interval_behind, size_bytes, position_interval } = config.flush;
-    assert_eq!([interval, interval_behind, position_interval], [S, 12 * S, 23 * S]);
+    let Flush {
+        interval,
+        interval_behind,
+        size_bytes,
+        position_interval,
+    } = config.flush;
+    assert_eq!(
+        [interval, interval_behind, position_interval],
+        [S, 12 * S, 23 * S]
+    );
     assert_eq!(size_bytes, 128_000_000, "an empty variable is not set");
     let file = fixture.path().join(FILE).display().to_string();
     for (key, value, origin) in [
         ("flush.interval", "\"1s\"", format!("{file}:2")),
-        ("flush.interval_behind", "\"12s\"", "RETRYTOLL_FLUSH_INTERVAL_BEHIND".into()),
+        (
+            "flush.interval_behind",
+            "\"12s\"",
+            "RETRYTOLL_FLUSH_INTERVAL_BEHIND".into(),
+        ),
         ("flush.position_interval", "\"23s\"", "--set".into()),
         ("flush.size", "\"128MB\"", "default".into()),
         ("kafka.topic", "(not set)", "default".into()),
     ] {
         let shown = show::show(&raw).into_iter().find(|shown| shown.key == key);
-        let expected = show::Shown { key: key.into(), value: value.into(), origin };
+        let expected = show::Shown {
+            key: key.into(),
+            value: value.into(),
+            origin,
+        };
         assert_eq!(shown, Some(expected), "{key}");
     }
 }
@@ -248,7 +307,10 @@ fn all_mistakes_are_told_at_once() {
          again = \"retri\"\n\
          retry = \"give_up\"\n",
     );
-    let env = [("RETRYTOLL_KAFKA_TOPIK", "hunter2"), ("RETRYTOLL_DEDUPE_HORIZON", "2d")];
+    let env = [
+        ("RETRYTOLL_KAFKA_TOPIK", "hunter2"),
+        ("RETRYTOLL_DEDUPE_HORIZON", "2d"),
+    ];
     let flags = [("lake.paht", "x")];
     let expected = [
         "retrytoll.toml:3: kafka.dead_leter_topic = \"x\" is no known key | did you mean kafka.dead_letter_topic?",
@@ -271,8 +333,14 @@ fn all_mistakes_are_told_at_once() {
     found.sort();
     expected.sort();
     assert_eq!(found, expected);
-    let text = fixture.load(&env, &flags).expect_err("mistakes").to_string();
-    assert!(text.starts_with("the configuration has 14 mistakes\n  "), "{text}");
+    let text = fixture
+        .load(&env, &flags)
+        .expect_err("mistakes")
+        .to_string();
+    assert!(
+        text.starts_with("the configuration has 14 mistakes\n  "),
+        "{text}"
+    );
     assert!(!text.contains("hunter2"), "{text}");
 }
 
@@ -281,40 +349,72 @@ fn a_file_that_is_not_toml_says_where() {
     let fixture = Fixture::new("[flush]\ninterval = \"1s\"\nsize = = 3\n");
     let found = fixture.mistakes(&[], &[]);
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].starts_with("retrytoll.toml:3: not TOML: "), "{found:?}");
+    assert!(
+        found[0].starts_with("retrytoll.toml:3: not TOML: "),
+        "{found:?}"
+    );
 
-    let sources =
-        Sources { file: Some(Path::new("/nowhere/x.toml")), folder: fixture.path(), env: &[], flags: &[] };
+    let sources = Sources {
+        file: Some(Path::new("/nowhere/x.toml")),
+        folder: fixture.path(),
+        env: &[],
+        flags: &[],
+    };
     let found = load(&sources).expect_err("no such file").to_string();
-    assert!(found.contains("/nowhere/x.toml: can't be read: "), "{found}");
+    assert!(
+        found.contains("/nowhere/x.toml: can't be read: "),
+        "{found}"
+    );
 }
 
 #[test]
 fn a_topic_brings_its_brokers_and_its_own_topics() {
-    let fixture = Fixture::new("[kafka]\nbootstrap = \"a:9092\"\ntopic = \"calls\"\nstart = \"latest\"\n");
+    let fixture =
+        Fixture::new("[kafka]\nbootstrap = \"a:9092\"\ntopic = \"calls\"\nstart = \"latest\"\n");
     let (config, raw) = fixture.load_raw(&[], &[]).expect("no mistake");
     let kafka = config.kafka.expect("a topic is set");
     assert_eq!(kafka.dead_letter_topic, "calls.dead-letters");
     assert_eq!(kafka.alert_topic, "calls.alerts");
-    assert_eq!((kafka.group.as_str(), kafka.start), ("retrytoll", Start::Latest));
-    assert_eq!((kafka.session_timeout, kafka.skip_lost_records), (45 * S, false));
+    assert_eq!(
+        (kafka.group.as_str(), kafka.start),
+        ("retrytoll", Start::Latest)
+    );
+    assert_eq!(
+        (kafka.session_timeout, kafka.skip_lost_records),
+        (45 * S, false)
+    );
     let shown = show::show(&raw);
-    assert!(shown.iter().any(|line| line.value == "\"calls.alerts\""), "{shown:#?}");
+    assert!(
+        shown.iter().any(|line| line.value == "\"calls.alerts\""),
+        "{shown:#?}"
+    );
 
     let found = fixture.mistakes(&[], &[("kafka.alert_topic", "calls")]);
     let expected = "--set: kafka.alert_topic = \"calls\" is the topic that is read: what is \
                     written would be read again | name another topic";
     assert_eq!(found, [expected]);
-    assert_eq!(fixture.mistakes(&[], &[("kafka.bootstrap", " ")]).len(), 1, "told once");
+    assert_eq!(
+        fixture.mistakes(&[], &[("kafka.bootstrap", " ")]).len(),
+        1,
+        "told once"
+    );
 
     let (_, mistakes) = Config::of(&RawConfig::default(), Need::Kafka);
-    let keys: Vec<&str> = mistakes.iter().map(|mistake| mistake.key.as_str()).collect();
+    let keys: Vec<&str> = mistakes
+        .iter()
+        .map(|mistake| mistake.key.as_str())
+        .collect();
     assert_eq!(keys, ["kafka.bootstrap", "kafka.topic"]);
 }
 
 /// What librdkafka is told of the connection.
 fn client(fixture: &Fixture, env: &[(&str, &str)]) -> ClientConfig {
-    fixture.load(env, &[]).expect("no mistake").kafka.expect("a topic").client()
+    fixture
+        .load(env, &[])
+        .expect("no mistake")
+        .kafka
+        .expect("a topic")
+        .client()
 }
 
 #[test]
@@ -364,12 +464,22 @@ fn security_that_does_not_fit_together_is_a_mistake() {
     check("security_protocol = \"ssl\"\n", &[]);
     check(
         "security_protocol = \"sasl_ssl\"\n",
-        &["kafka.sasl_mechanism", "kafka.sasl_username", "kafka.sasl_password"],
+        &[
+            "kafka.sasl_mechanism",
+            "kafka.sasl_username",
+            "kafka.sasl_password",
+        ],
     );
     check("sasl_username = \"u\"\n", &["kafka.sasl_username"]);
     check("ssl_ca_file = \"pem\"\n", &["kafka.ssl_ca_file"]);
-    check("security_protocol = \"ssl\"\nssl_cert_file = \"pem\"\n", &["kafka.ssl_cert_file"]);
-    check("security_protocol = \"ssl\"\nssl_ca_file = \"none\"\n", &["kafka.ssl_ca_file"]);
+    check(
+        "security_protocol = \"ssl\"\nssl_cert_file = \"pem\"\n",
+        &["kafka.ssl_cert_file"],
+    );
+    check(
+        "security_protocol = \"ssl\"\nssl_ca_file = \"none\"\n",
+        &["kafka.ssl_ca_file"],
+    );
     check(
         "security_protocol = \"sasl_ssl\"\nsasl_mechanism = \"PLAIN\"\nsasl_username = \"u\"\n\
          sasl_password_file = \"empty\"\n",
@@ -393,5 +503,8 @@ fn flushes_must_not_be_rarer_when_caught_up() {
     let fixture = Fixture::new("[flush]\ninterval = \"2m\"\n");
     let found = fixture.mistakes(&[], &[]);
     assert_eq!(found.len(), 1);
-    assert!(found[0].starts_with("retrytoll.toml:2: flush.interval_behind is shorter"), "{found:?}");
+    assert!(
+        found[0].starts_with("retrytoll.toml:2: flush.interval_behind is shorter"),
+        "{found:?}"
+    );
 }

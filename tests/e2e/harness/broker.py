@@ -64,8 +64,8 @@ def delete_records(topic, partition, before):
 def produce(topic, records, **config):
     """Sends [(partition, payload or None)] and returns when the broker has acknowledged all."""
     failed = []
-    producer = Producer({"bootstrap.servers": bootstrap(), "linger.ms": 5,
-                         "enable.idempotence": True} | {k.replace("_", "."): v for k, v in config.items()})
+    given = {name.replace("_", "."): value for name, value in config.items()}
+    producer = Producer({"bootstrap.servers": bootstrap(), "linger.ms": 5} | given)
     told = lambda error, _: failed.append(error) if error else None
     for partition, value in records:
         while True:
@@ -111,7 +111,7 @@ def console_producer(topic, payloads):
 def messages(topic):
     """Every committed message, in the order of each partition's offsets."""
     consumer = Consumer({"bootstrap.servers": bootstrap(), "group.id": "stranger", "enable.partition.eof": True,
-                         "enable.auto.commit": False, "auto.offset.reset": "earliest",
+                         "enable.auto.commit": False, "fetch.wait.max.ms": 20,
                          "isolation.level": "read_committed"})
     try:
         open_ends = set(partitions_of(topic))
@@ -120,7 +120,7 @@ def messages(topic):
         found, deadline = [], time.monotonic() + 300
         while open_ends:
             assert time.monotonic() < deadline, f"{topic} was not read to its end within 300 s"
-            for message in consumer.consume(10_000, 0.2):
+            for message in consumer.consume(10_000, 0.05):
                 if message.error() and message.error().code() == KafkaError._PARTITION_EOF:
                     open_ends.discard(message.partition())
                 elif message.error():

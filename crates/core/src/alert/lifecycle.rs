@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
-    EndsReason, HYSTERESIS_PCT, Rule, Sample, State, Transition, dedup_key,
-};
+use super::{EndsReason, HYSTERESIS_PCT, Rule, Sample, State, Transition, dedup_key};
 
 /// What is known at an instant of event time.
 #[derive(Clone, Copy, Debug)]
@@ -30,16 +28,22 @@ pub struct Alerts {
 impl Alerts {
     /// Takes a committed transition in. Repetitions, and older ones after newer ones, do no harm.
     pub fn apply(&mut self, transition: Transition) {
-        let newest = self.last.get(&transition.dedup_key).map_or(0, |last| last.number);
+        let newest = self
+            .last
+            .get(&transition.dedup_key)
+            .map_or(0, |last| last.number);
         if transition.number > newest {
-            self.pending.remove(&(transition.rule.clone(), transition.entity.clone()));
+            self.pending
+                .remove(&(transition.rule.clone(), transition.entity.clone()));
             self.last.insert(transition.dedup_key.clone(), transition);
         }
     }
 
     /// What fires.
     pub fn firing(&self) -> impl Iterator<Item = &Transition> {
-        self.last.values().filter(|last| last.state == State::Firing)
+        self.last
+            .values()
+            .filter(|last| last.state == State::Firing)
     }
 
     /// What changes at `tick` under `rule`, sorted by entity. Nothing has changed before it is
@@ -72,12 +76,18 @@ impl Alerts {
 
     /// Ends what fires under a rule that is none of `rules`.
     pub fn end_removed(&self, rules: &[&str], at_ms: i64) -> Vec<Transition> {
-        let removed = self.firing().filter(|open| !rules.contains(&open.rule.as_str()));
-        removed.map(|open| ended(open, EndsReason::RuleRemoved, at_ms)).collect()
+        let removed = self
+            .firing()
+            .filter(|open| !rules.contains(&open.rule.as_str()));
+        removed
+            .map(|open| ended(open, EndsReason::RuleRemoved, at_ms))
+            .collect()
     }
 
     fn open(&self, key: &str) -> Option<&Transition> {
-        self.last.get(key).filter(|last| last.state == State::Firing)
+        self.last
+            .get(key)
+            .filter(|last| last.state == State::Firing)
     }
 
     fn begins(

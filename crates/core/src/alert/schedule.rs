@@ -18,7 +18,11 @@ pub fn next_tick(last_ms: i64, mark_ms: i64, tick_ms: i64) -> Option<i64> {
     }
     let last_ms = last_ms.max(newest.saturating_sub(BEHIND_MS_MAX));
     let coarse = (COARSE_MS / tick_ms).max(1) * tick_ms;
-    let step = if newest - last_ms > coarse { coarse } else { tick_ms };
+    let step = if newest - last_ms > coarse {
+        coarse
+    } else {
+        tick_ms
+    };
     Some(floor(last_ms, step) + step)
 }
 

@@ -27,7 +27,9 @@ fn rule(for_ms: i64) -> Rule {
 /// A share in tenths of a percent, and first attempts.
 fn sample(share_tenths: i128, first_attempts: i128) -> Sample {
     let figures = [share_tenths * UNIT / 10, first_attempts * UNIT];
-    Sample { figures: figures.map(Some).into() }
+    Sample {
+        figures: figures.map(Some).into(),
+    }
 }
 
 /// What a service says at a tick.
@@ -55,7 +57,11 @@ fn played(alerts: &mut Alerts, rule: &Rule, ticks: &[Says]) -> Vec<Transition> {
             Quiet => drop(heard_of.insert(entity)),
             Gone => {}
         }
-        let tick = Tick { at_ms: minute * 60_000, samples: &samples, heard_of: &heard_of };
+        let tick = Tick {
+            at_ms: minute * 60_000,
+            samples: &samples,
+            heard_of: &heard_of,
+        };
         for transition in alerts.decide(rule, &tick) {
             alerts.apply(transition.clone());
             out.push(transition);
@@ -72,9 +78,15 @@ fn check(for_minutes: i64, ticks: &[Says], expected: &[&str]) {
     let found = found.iter().map(|it| {
         let reason = it.ends_reason.map_or("", EndsReason::word);
         let (at, since) = (minutes(it.at_ms), minutes(it.starts_at_ms));
-        format!("{at}: {} {} since {since} {reason}", it.state.word(), it.number)
+        format!(
+            "{at}: {} {} since {since} {reason}",
+            it.state.word(),
+            it.number
+        )
     });
-    let found = found.map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
+    let found = found
+        .map(|line| line.trim_end().to_owned())
+        .collect::<Vec<_>>();
     assert_eq!(found, expected, "{ticks:?}");
 }
 
@@ -82,13 +94,27 @@ use Says::{Gone, Quiet, Share, Withheld};
 
 #[test]
 fn it_fires_once_and_resolves_once() {
-    let ticks = [Share(40, 500), Share(51, 500), Share(60, 500), Share(40, 500), Share(40, 500)];
-    check(0, &ticks, &["1: firing 1 since 1", "3: resolved 2 since 1 recovered"]);
+    let ticks = [
+        Share(40, 500),
+        Share(51, 500),
+        Share(60, 500),
+        Share(40, 500),
+        Share(40, 500),
+    ];
+    check(
+        0,
+        &ticks,
+        &["1: firing 1 since 1", "3: resolved 2 since 1 recovered"],
+    );
     let again = [Share(60, 500), Share(0, 500), Share(60, 500)];
     check(
         0,
         &again,
-        &["0: firing 1 since 0", "1: resolved 2 since 0 recovered", "2: firing 3 since 2"],
+        &[
+            "0: firing 1 since 0",
+            "1: resolved 2 since 0 recovered",
+            "2: firing 3 since 2",
+        ],
     );
 }
 
@@ -103,7 +129,11 @@ fn a_bound_is_met_as_its_name_says() {
 #[test]
 fn an_open_alert_holds_down_to_90_percent() {
     // 4.6 is over 4.5, which is 90 % of 5; 180 is 90 % of 200.
-    check(0, &[Share(60, 500), Share(46, 180)], &["0: firing 1 since 0"]);
+    check(
+        0,
+        &[Share(60, 500), Share(46, 180)],
+        &["0: firing 1 since 0"],
+    );
     let resolved = ["0: firing 1 since 0", "1: resolved 2 since 0 recovered"];
     check(0, &[Share(60, 500), Share(45, 500)], &resolved);
     check(0, &[Share(60, 500), Share(60, 179)], &resolved);
@@ -132,11 +162,32 @@ fn an_entity_that_vanishes_keeps_its_state_until_it_is_gone() {
 #[test]
 fn bounds_must_hold_for_so_long() {
     check(2, &[Share(60, 500), Share(60, 500)], &[]);
-    check(2, &[Share(60, 500), Share(60, 500), Share(60, 500)], &["2: firing 1 since 0"]);
+    check(
+        2,
+        &[Share(60, 500), Share(60, 500), Share(60, 500)],
+        &["2: firing 1 since 0"],
+    );
     // A tick below begins anew, and so does one without a word; a withheld one does not.
-    check(2, &[Share(60, 500), Share(48, 500), Share(60, 500), Share(60, 500)], &[]);
-    check(2, &[Share(60, 500), Quiet, Share(60, 500), Share(60, 500)], &[]);
-    check(2, &[Share(60, 500), Withheld, Share(60, 500)], &["2: firing 1 since 0"]);
+    check(
+        2,
+        &[
+            Share(60, 500),
+            Share(48, 500),
+            Share(60, 500),
+            Share(60, 500),
+        ],
+        &[],
+    );
+    check(
+        2,
+        &[Share(60, 500), Quiet, Share(60, 500), Share(60, 500)],
+        &[],
+    );
+    check(
+        2,
+        &[Share(60, 500), Withheld, Share(60, 500)],
+        &["2: firing 1 since 0"],
+    );
 }
 
 #[test]
@@ -145,7 +196,10 @@ fn without_its_rule_an_alert_ends() {
     played(&mut alerts, &rule(0), &[Share(60, 500)]);
     assert_eq!(alerts.end_removed(&["retry_share"], 60_000), []);
     let ended = alerts.end_removed(&["another"], 60_000);
-    let reasons = ended.iter().map(|it| (it.number, it.ends_reason)).collect::<Vec<_>>();
+    let reasons = ended
+        .iter()
+        .map(|it| (it.number, it.ends_reason))
+        .collect::<Vec<_>>();
     assert_eq!(reasons, [(2, Some(EndsReason::RuleRemoved))]);
     alerts.apply(ended[0].clone());
     assert_eq!(alerts.end_removed(&["another"], 120_000), []);
@@ -165,7 +219,10 @@ fn a_long_key_keeps_its_beginning_and_differs_by_its_end() {
     let long = |end: &str| dedup_key("retry_share", &format!("{}{end}", "ü".repeat(200)));
     let (one, two) = (long("1"), long("2"));
     assert_ne!(one, two);
-    assert!(one.len() <= DEDUP_KEY_BYTES_MAX && one.starts_with("retry_share/üüü"), "{one}");
+    assert!(
+        one.len() <= DEDUP_KEY_BYTES_MAX && one.starts_with("retry_share/üüü"),
+        "{one}"
+    );
     // 12 bytes of rule and slash, 243 of entity: exactly the limit stays whole.
     assert_eq!(dedup_key("retry_share", &"a".repeat(243)).len(), 255);
     assert!(!dedup_key("retry_share", &"a".repeat(243)).contains('~'));

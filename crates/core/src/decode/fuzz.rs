@@ -19,8 +19,28 @@ const CORPUS: &[&str] = &[
 
 /// What a mutation likes to put in.
 const TOKENS: &[&str] = &[
-    "{", "}", "[", "]", "\"", ",", ":", "null", "true", "-", "0", "1e999", "\\u", "\\ud800", "\\",
-    "\u{0}", "\"model\":\"m\",", "\"cost\":", "NaN", " ", "\n", "\u{e9}",
+    "{",
+    "}",
+    "[",
+    "]",
+    "\"",
+    ",",
+    ":",
+    "null",
+    "true",
+    "-",
+    "0",
+    "1e999",
+    "\\u",
+    "\\ud800",
+    "\\",
+    "\u{0}",
+    "\"model\":\"m\",",
+    "\"cost\":",
+    "NaN",
+    " ",
+    "\n",
+    "\u{e9}",
 ];
 
 const ROUNDS: u32 = 60_000;
@@ -65,7 +85,12 @@ fn mutations_of_the_corpus_break_nothing() {
         let payload = mutate(&mut random);
         let shown = || format!("{:?}", String::from_utf8_lossy(&payload));
         let mut batch = EventBatch::new(SourceId("fuzz".into()), 0);
-        let record = Record { offset: 1, index: 0, timestamp_ms: Some(0), payload: &payload };
+        let record = Record {
+            offset: 1,
+            index: 0,
+            timestamp_ms: Some(0),
+            payload: &payload,
+        };
         let result = decoder.decode(&record, &mut batch);
         let other = serde_json::from_slice::<IgnoredAny>(&payload);
         match &result {
@@ -74,23 +99,39 @@ fn mutations_of_the_corpus_break_nothing() {
                 batch.pad();
                 assert_eq!(batch.len(), 1);
                 assert!(batch.ints.iter().all(|column| column.get(1).is_none()));
-                assert!(other.is_ok(), "round {round}: taken, but no JSON: {}", shown());
+                assert!(
+                    other.is_ok(),
+                    "round {round}: taken, but no JSON: {}",
+                    shown()
+                );
             }
             Err(error) => {
                 bad += 1;
                 assert!(batch.is_empty(), "round {round}");
                 batch.pad();
-                assert!(error.at.is_none_or(|at| at <= payload.len() + 1), "round {round}: {error}");
+                assert!(
+                    error.at.is_none_or(|at| at <= payload.len() + 1),
+                    "round {round}: {error}"
+                );
                 // The other parser does not look at the UTF-8 of what it skips.
                 let says_no_json =
                     matches!(error.reason, Reason::InvalidJson | Reason::TrailingData);
                 // Half a surrogate pair is JSON by its grammar, and no text: either is right.
-                let has_half = payload.windows(3).any(|it| it.eq_ignore_ascii_case(b"\\ud"));
+                let has_half = payload
+                    .windows(3)
+                    .any(|it| it.eq_ignore_ascii_case(b"\\ud"));
                 let is_known = !says_no_json || has_half;
-                assert!(is_known || other.is_err(), "round {round}: {error}: {}", shown());
+                assert!(
+                    is_known || other.is_err(),
+                    "round {round}: {error}: {}",
+                    shown()
+                );
             }
         }
     }
     // Mutations that never, or always, break the input would test little.
-    assert!(events > ROUNDS / 10 && bad > ROUNDS / 10, "{events} events, {bad} bad");
+    assert!(
+        events > ROUNDS / 10 && bad > ROUNDS / 10,
+        "{events} events, {bad} bad"
+    );
 }

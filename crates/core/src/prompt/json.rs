@@ -17,7 +17,10 @@ pub const EXPONENT_MAX: i64 = 999_999;
 
 /// A constant as raw JSON; it must be valid.
 pub(super) fn raw(text: &'static str) -> &'static RawValue {
-    #[expect(clippy::expect_used, reason = "constants of this program; tests read each of them")]
+    #[expect(
+        clippy::expect_used,
+        reason = "constants of this program; tests read each of them"
+    )]
     serde_json::from_str(text).expect("a constant is valid JSON")
 }
 
@@ -30,8 +33,7 @@ pub(super) fn items(value: &RawValue) -> Result<Option<Vec<&RawValue>>, PromptEr
 }
 
 /// The members of an object, sorted by name in UTF-16, no name twice.
-#[derive(Clone)]
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'a> Members<'a> {

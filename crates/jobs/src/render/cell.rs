@@ -19,17 +19,26 @@ pub fn decimal_text(value: i128, scale: i8) -> String {
     let sign = if value < 0 { "-" } else { "" };
     let digits = value.unsigned_abs().to_string();
     let Ok(places) = usize::try_from(scale) else {
-        return format!("{sign}{digits}{}", "0".repeat(usize::from(scale.unsigned_abs())));
+        return format!(
+            "{sign}{digits}{}",
+            "0".repeat(usize::from(scale.unsigned_abs()))
+        );
     };
     let digits = format!("{digits:0>width$}", width = places + 1);
     let (whole, fraction) = digits.split_at(digits.len() - places);
     let fraction = fraction.trim_end_matches('0');
-    if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
+    if fraction.is_empty() {
+        format!("{sign}{whole}")
+    } else {
+        format!("{sign}{whole}.{fraction}")
+    }
 }
 
 /// `value` without its last `digits` digits, rounded half to even.
 fn rounded(value: i128, digits: u32) -> i128 {
-    let Some(unit) = 10_i128.checked_pow(digits) else { return 0 };
+    let Some(unit) = 10_i128.checked_pow(digits) else {
+        return 0;
+    };
     let (quotient, rest) = (value.div_euclid(unit), value.rem_euclid(unit));
     // `unit` is even, but for 1, where the rest is 0.
     let up = rest > unit / 2 || (rest == unit / 2 && rest > 0 && quotient % 2 != 0);
@@ -53,7 +62,12 @@ pub(super) fn money(value: i128, scale: i8) -> Shown {
     let magnitude = value.unsigned_abs();
     let length = magnitude.checked_ilog10().map_or(0, |it| it + 1);
     // Digits after the point to show: 2, or through the fourth digit that is not 0.
-    let places = if length > scale { 2 } else { scale - length + 4 }.clamp(2, scale.max(2));
+    let places = if length > scale {
+        2
+    } else {
+        scale - length + 4
+    }
+    .clamp(2, scale.max(2));
     let shown = rounded(value, scale.saturating_sub(places));
     let exact = shown.checked_mul(10_i128.pow(scale.saturating_sub(places))) == Some(value);
     let digits = shown.unsigned_abs().to_string();
@@ -65,7 +79,10 @@ pub(super) fn money(value: i128, scale: i8) -> Shown {
         fraction.push('0');
     }
     let sign = if shown < 0 { "-" } else { "" };
-    Shown { text: format!("{sign}${}.{fraction}", grouped(whole)), exact }
+    Shown {
+        text: format!("{sign}${}.{fraction}", grouped(whole)),
+        exact,
+    }
 }
 
 /// A percentage with one digit after the point. It stands beside its band, and its bounds are
@@ -106,21 +123,30 @@ pub(super) fn harmless(text: String) -> String {
     if !text.chars().any(char::is_control) {
         return text;
     }
-    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
-        if c.is_control() {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
-        out
-    })
+    text.chars()
+        .fold(String::with_capacity(text.len()), |mut out, c| {
+            if c.is_control() {
+                out.extend(c.escape_default());
+            } else {
+                out.push(c);
+            }
+            out
+        })
 }
 
 /// The cells of a column for a terminal. With `units`, a name's end says how they are shown:
 /// `_usd` as dollars, `_pct` as percent; whole numbers in groups of three.
-pub(super) fn column(field: &Field, array: &ArrayRef, units: bool) -> Result<Vec<Shown>, ArrowError> {
+pub(super) fn column(
+    field: &Field,
+    array: &ArrayRef,
+    units: bool,
+) -> Result<Vec<Shown>, ArrowError> {
     let name = field.name();
-    let null = if units && name.ends_with("_usd") { "unknown" } else { "-" };
+    let null = if units && name.ends_with("_usd") {
+        "unknown"
+    } else {
+        "-"
+    };
     let options = FormatOptions::default().with_null("-");
     let formatter = ArrayFormatter::try_new(array, &options)?;
     let integers = array.as_primitive_opt::<Int64Type>();
@@ -141,7 +167,10 @@ pub(super) fn column(field: &Field, array: &ArrayRef, units: bool) -> Result<Vec
             (_, Some(values), _) if units => {
                 let value = values.value(row);
                 let sign = if value < 0 { "-" } else { "" };
-                Ok(exactly(format!("{sign}{}", grouped(&value.unsigned_abs().to_string()))))
+                Ok(exactly(format!(
+                    "{sign}{}",
+                    grouped(&value.unsigned_abs().to_string())
+                )))
             }
             _ => Ok(exactly(harmless(formatter.value(row).try_to_string()?))),
         }
@@ -163,9 +192,15 @@ pub(super) fn decimals_as_text(batch: &RecordBatch) -> Result<RecordBatch, Arrow
         _ => array.clone(),
     });
     let columns = columns.collect::<Vec<_>>();
-    let fields = batch.schema().fields().iter().zip(&columns).map(|(field, array)| {
-        Arc::new(Field::clone(field).with_data_type(array.data_type().clone()))
-    }).collect::<Vec<_>>();
+    let fields = batch
+        .schema()
+        .fields()
+        .iter()
+        .zip(&columns)
+        .map(|(field, array)| {
+            Arc::new(Field::clone(field).with_data_type(array.data_type().clone()))
+        })
+        .collect::<Vec<_>>();
     let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &rows)
 }
@@ -190,7 +225,11 @@ mod tests {
     fn money_is_short_and_never_nothing() {
         let check = |dollars_e12: i128, expected: &str, exact: bool| {
             let shown = money(dollars_e12, 12);
-            assert_eq!((shown.text.as_str(), shown.exact), (expected, exact), "{dollars_e12}");
+            assert_eq!(
+                (shown.text.as_str(), shown.exact),
+                (expected, exact),
+                "{dollars_e12}"
+            );
         };
         check(0, "$0.00", true);
         check(412_380_000_000_000, "$412.38", true);

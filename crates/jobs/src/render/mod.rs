@@ -72,8 +72,13 @@ impl From<ArrowError> for WriteError {
 impl WriteError {
     fn of(self, format: Format) -> JobError {
         match self {
-            Self::Io(error) => JobError::Write { source: Box::new(error) },
-            Self::Arrow(source) => JobError::Format { format: format.name(), source },
+            Self::Io(error) => JobError::Write {
+                source: Box::new(error),
+            },
+            Self::Arrow(source) => JobError::Format {
+                format: format.name(),
+                source,
+            },
         }
     }
 }

@@ -46,25 +46,44 @@ pub fn report(
 /// What every report says beside its rows, a line each.
 #[must_use]
 pub fn footer(result: &JobResult) -> Vec<String> {
-    let JobResult { job, window, version, complete_through, facts, .. } = result;
+    let JobResult {
+        job,
+        window,
+        version,
+        complete_through,
+        facts,
+        ..
+    } = result;
     let mut lines = vec![
-        format!("window     {window} (zone {}, end exclusive)", window.zone.name()),
+        format!(
+            "window     {window} (zone {}, end exclusive)",
+            window.zone.name()
+        ),
         format!("counts     {}{}", job.meta.counts, total(facts.as_ref())),
     ];
     if let Some(facts) = facts {
         lines.push(format!("coverage   {}", coverage(facts)));
     }
-    lines.push(format!("version    {version} of attempts; {}", complete(*complete_through, result)));
+    lines.push(format!(
+        "version    {version} of attempts; {}",
+        complete(*complete_through, result)
+    ));
     lines.extend(facts.iter().flat_map(beside));
     lines
 }
 
 fn total(facts: Option<&Facts>) -> String {
-    facts.map_or(String::new(), |it| format!(" ({} in the window)", it.attempts))
+    facts.map_or(String::new(), |it| {
+        format!(" ({} in the window)", it.attempts)
+    })
 }
 
 fn coverage(facts: &Facts) -> String {
-    let Facts { answers, answers_with_usage, .. } = facts;
+    let Facts {
+        answers,
+        answers_with_usage,
+        ..
+    } = facts;
     match facts.coverage_permille() {
         None => "no answer to cover".into(),
         Some(permille) => format!(
@@ -90,10 +109,19 @@ fn complete(through: CompleteThrough, result: &JobResult) -> String {
 fn beside(facts: &Facts) -> Vec<String> {
     let context = facts.attempts - facts.counted;
     let parts = [
-        (facts.unpriced, "without a price: their cost is in no figure (retrytoll report unpriced)"),
-        (facts.unnumbered, "without an attempt number: neither first attempts nor retries"),
+        (
+            facts.unpriced,
+            "without a price: their cost is in no figure (retrytoll report unpriced)",
+        ),
+        (
+            facts.unnumbered,
+            "without an attempt number: neither first attempts nor retries",
+        ),
         (context, "of a layer that is not counted"),
-        (facts.timeless, "in the lake without a usable time: in no window"),
+        (
+            facts.timeless,
+            "in the lake without a usable time: in no window",
+        ),
     ];
     let line = |(count, what): (i64, &str)| {
         let attempts = if count == 1 { "attempt" } else { "attempts" };
@@ -102,19 +130,28 @@ fn beside(facts: &Facts) -> Vec<String> {
     parts.into_iter().filter_map(line).collect()
 }
 
-fn table(
-    out: &mut dyn Write,
-    result: &JobResult,
-    style: Style,
-) -> Result<(), WriteError> {
+fn table(out: &mut dyn Write, result: &JobResult, style: Style) -> Result<(), WriteError> {
     let meta = &result.job.meta;
     let title = [&meta.title, &meta.meaning].map(String::as_str);
-    let title = title.iter().filter(|it| !it.is_empty()).copied().collect::<Vec<_>>();
+    let title = title
+        .iter()
+        .filter(|it| !it.is_empty())
+        .copied()
+        .collect::<Vec<_>>();
     writeln!(out, "{}\n", title.join(": "))?;
-    let rows = result.batches.iter().map(RecordBatch::num_rows).sum::<usize>();
+    let rows = result
+        .batches
+        .iter()
+        .map(RecordBatch::num_rows)
+        .sum::<usize>();
     let mut exact = true;
     if result.facts.is_some_and(|it| it.attempts == 0) {
-        writeln!(out, "no attempts between {} and {}", since(result), until(result))?;
+        writeln!(
+            out,
+            "no attempts between {} and {}",
+            since(result),
+            until(result)
+        )?;
     } else if rows == 0 {
         writeln!(out, "nothing: no row fits")?;
     } else {
@@ -126,7 +163,10 @@ fn table(
         writeln!(out, "{line}")?;
     }
     if !exact {
-        writeln!(out, "rounding   dollars are rounded here; --format json and csv are exact")?;
+        writeln!(
+            out,
+            "rounding   dollars are rounded here; --format json and csv are exact"
+        )?;
     }
     if let (Some(action), true) = (&meta.action, rows > 0) {
         writeln!(out, "action     {action}")?;
@@ -146,14 +186,30 @@ fn until(result: &JobResult) -> String {
 /// under the name of what it is.
 fn shown(result: &JobResult) -> Result<(SchemaRef, Vec<RecordBatch>), ArrowError> {
     let names = &result.job.meta.shown;
-    let all = || result.schema.fields().iter().map(|it| it.name().clone()).collect();
-    let names = if names.is_empty() { all() } else { names.clone() };
+    let all = || {
+        result
+            .schema
+            .fields()
+            .iter()
+            .map(|it| it.name().clone())
+            .collect()
+    };
+    let names = if names.is_empty() {
+        all()
+    } else {
+        names.clone()
+    };
     let mut picked = Vec::new();
     for name in &names {
         // A user's own query may lack a column that the meaning names.
-        let Ok(at) = result.schema.index_of(name) else { continue };
+        let Ok(at) = result.schema.index_of(name) else {
+            continue;
+        };
         let text = !result.schema.field(at).data_type().is_numeric();
-        let some = result.batches.iter().any(|it| it.column(at).null_count() < it.num_rows());
+        let some = result
+            .batches
+            .iter()
+            .any(|it| it.column(at).null_count() < it.num_rows());
         if some || !text || name == "key" {
             picked.push(at);
         }
@@ -162,25 +218,43 @@ fn shown(result: &JobResult) -> Result<(SchemaRef, Vec<RecordBatch>), ArrowError
     let project = |batch: &RecordBatch| {
         let batch = batch.project(&picked)?;
         let schema = batch.schema();
-        let columns = schema.fields().iter().zip(batch.columns()).map(|(field, array)| {
-            if field.name() != "key" {
-                return Ok((field.clone(), array.clone()));
-            }
-            Ok((Arc::new(Field::new(by, DataType::Utf8, false)), named(array)?))
-        });
-        let (fields, columns): (Vec<_>, Vec<_>) =
-            columns.collect::<Result<Vec<_>, ArrowError>>()?.into_iter().unzip();
+        let columns = schema
+            .fields()
+            .iter()
+            .zip(batch.columns())
+            .map(|(field, array)| {
+                if field.name() != "key" {
+                    return Ok((field.clone(), array.clone()));
+                }
+                Ok((
+                    Arc::new(Field::new(by, DataType::Utf8, false)),
+                    named(array)?,
+                ))
+            });
+        let (fields, columns): (Vec<_>, Vec<_>) = columns
+            .collect::<Result<Vec<_>, ArrowError>>()?
+            .into_iter()
+            .unzip();
         RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
     };
-    let batches = result.batches.iter().map(project).collect::<Result<Vec<_>, _>>()?;
-    let schema = batches.first().map_or(result.schema.clone(), RecordBatch::schema);
+    let batches = result
+        .batches
+        .iter()
+        .map(project)
+        .collect::<Result<Vec<_>, _>>()?;
+    let schema = batches
+        .first()
+        .map_or(result.schema.clone(), RecordBatch::schema);
     Ok((schema, batches))
 }
 
 /// A key for people: what has no name is told so.
 fn named(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let texts = cast(array, &DataType::Utf8)?;
-    let texts = texts.as_string::<i32>().iter().map(|it| Some(it.unwrap_or("(none)")));
+    let texts = texts
+        .as_string::<i32>()
+        .iter()
+        .map(|it| Some(it.unwrap_or("(none)")));
     Ok(Arc::new(texts.collect::<StringArray>()))
 }
 
@@ -237,13 +311,12 @@ fn json(out: &mut dyn Write, result: &JobResult) -> Result<(), WriteError> {
             CompleteThrough::Unknown => None,
             CompleteThrough::Nothing => Some("nothing".into()),
             CompleteThrough::Everything => Some("everything".into()),
-            CompleteThrough::Before(time) => {
-                Some(time.to_rfc3339_opts(SecondsFormat::Secs, true))
-            }
+            CompleteThrough::Before(time) => Some(time.to_rfc3339_opts(SecondsFormat::Secs, true)),
         },
-        coverage_pct: result.facts.and_then(|it| it.coverage_permille()).map(|permille| {
-            super::decimal_text(i128::from(permille), 1)
-        }),
+        coverage_pct: result
+            .facts
+            .and_then(|it| it.coverage_permille())
+            .map(|permille| super::decimal_text(i128::from(permille), 1)),
         beside: result.facts,
         sql: &result.sql,
         rows,

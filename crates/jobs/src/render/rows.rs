@@ -31,7 +31,10 @@ pub struct RowWriter<W: Write> {
 }
 
 enum Kind {
-    Table { style: Style, held: Vec<RecordBatch> },
+    Table {
+        style: Style,
+        held: Vec<RecordBatch>,
+    },
     Json,
     Csv,
     /// What the writer put into its memory goes on to `out` after each batch.
@@ -45,7 +48,10 @@ impl<W: Write> RowWriter<W> {
     /// [`JobError::Write`], [`JobError::Format`].
     pub fn new(out: W, schema: SchemaRef, format: Format, style: Style) -> Result<Self, JobError> {
         let kind = match format {
-            Format::Table => Kind::Table { style, held: Vec::new() },
+            Format::Table => Kind::Table {
+                style,
+                held: Vec::new(),
+            },
             Format::Json => Kind::Json,
             Format::Csv => Kind::Csv,
             Format::Parquet => {
@@ -59,7 +65,13 @@ impl<W: Write> RowWriter<W> {
                 Kind::Parquet(Box::new(writer))
             }
         };
-        Ok(Self { out, schema, format, kind, rows: 0 })
+        Ok(Self {
+            out,
+            schema,
+            format,
+            kind,
+            rows: 0,
+        })
     }
 
     /// Writes a batch, or keeps it for its table.
@@ -125,7 +137,10 @@ impl<W: Write> RowWriter<W> {
             Kind::Json => out.write_all(if none { b"[]\n" } else { b"\n]\n" })?,
             Kind::Csv => {
                 if none {
-                    out.write_all(&csv_rows(&RecordBatch::new_empty(self.schema.clone()), true)?)?;
+                    out.write_all(&csv_rows(
+                        &RecordBatch::new_empty(self.schema.clone()),
+                        true,
+                    )?)?;
                 }
             }
             Kind::Parquet(writer) => {
@@ -141,8 +156,9 @@ impl<W: Write> RowWriter<W> {
 /// Each row as one JSON object, its keys in the columns' order; null stands as null.
 pub(super) fn json_rows(batch: &RecordBatch) -> Result<Vec<String>, WriteError> {
     let batch = decimals_as_text(batch)?;
-    let mut writer =
-        WriterBuilder::new().with_explicit_nulls(true).build::<_, LineDelimited>(Vec::new());
+    let mut writer = WriterBuilder::new()
+        .with_explicit_nulls(true)
+        .build::<_, LineDelimited>(Vec::new());
     writer.write(&batch)?;
     writer.finish()?;
     let text = String::from_utf8_lossy(&writer.into_inner()).into_owned();
@@ -151,7 +167,9 @@ pub(super) fn json_rows(batch: &RecordBatch) -> Result<Vec<String>, WriteError> 
 
 fn csv_rows(batch: &RecordBatch, header: bool) -> Result<Vec<u8>, WriteError> {
     let mut text = Vec::new();
-    let mut writer = csv::WriterBuilder::new().with_header(header).build(&mut text);
+    let mut writer = csv::WriterBuilder::new()
+        .with_header(header)
+        .build(&mut text);
     writer.write(&decimals_as_text(batch)?)?;
     drop(writer);
     Ok(text)
@@ -172,7 +190,10 @@ mod tests {
     fn batch() -> RecordBatch {
         let cost = Decimal128Array::from(vec![Some(100_000_i128), None]);
         let columns: [(&str, ArrayRef); 3] = [
-            ("cost", Arc::new(cost.with_precision_and_scale(18, 12).unwrap())),
+            (
+                "cost",
+                Arc::new(cost.with_precision_and_scale(18, 12).unwrap()),
+            ),
             ("model", Arc::new(StringArray::from(vec!["a, \"b\"", "c"]))),
             (
                 "ts",
@@ -182,7 +203,8 @@ mod tests {
                 ),
             ),
         ];
-        RecordBatch::try_from_iter_with_nullable(columns.map(|(name, it)| (name, it, true))).unwrap()
+        RecordBatch::try_from_iter_with_nullable(columns.map(|(name, it)| (name, it, true)))
+            .unwrap()
     }
 
     fn written(format: Format, batches: &[RecordBatch]) -> Vec<u8> {
@@ -206,14 +228,20 @@ mod tests {
         let rows = "{\"cost\":\"0.0000001\",\"model\":\"a, \\\"b\\\"\",\"ts\":\"1970-01-01T00:00:01.500Z\"},\n\
                     {\"cost\":null,\"model\":\"c\",\"ts\":null}";
         assert_eq!(text(Format::Json, &[batch()]), format!("[\n{rows}\n]\n"));
-        assert_eq!(text(Format::Json, &[batch(), batch()]), format!("[\n{rows},\n{rows}\n]\n"));
+        assert_eq!(
+            text(Format::Json, &[batch(), batch()]),
+            format!("[\n{rows},\n{rows}\n]\n")
+        );
         assert_eq!(text(Format::Json, &[]), "[]\n");
     }
 
     #[test]
     fn csv_has_one_header() {
         let rows = "0.0000001,\"a, \"\"b\"\"\",1970-01-01T00:00:01.500Z\n,c,\n";
-        assert_eq!(text(Format::Csv, &[batch(), batch()]), format!("cost,model,ts\n{rows}{rows}"));
+        assert_eq!(
+            text(Format::Csv, &[batch(), batch()]),
+            format!("cost,model,ts\n{rows}{rows}")
+        );
         assert_eq!(text(Format::Csv, &[]), "cost,model,ts\n");
     }
 
@@ -224,7 +252,11 @@ mod tests {
             file.write_all(&written(Format::Parquet, &batches)).unwrap();
             let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
             assert_eq!(reader.schema().fields(), batch().schema().fields());
-            let rows = reader.build().unwrap().map(|it| it.unwrap().num_rows()).sum::<usize>();
+            let rows = reader
+                .build()
+                .unwrap()
+                .map(|it| it.unwrap().num_rows())
+                .sum::<usize>();
             assert_eq!(rows, batches.len() * 2);
         }
     }

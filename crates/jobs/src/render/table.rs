@@ -105,7 +105,9 @@ impl Column {
         limit: usize,
     ) -> Self {
         let title = if units {
-            name.trim_end_matches("_usd").trim_end_matches("_pct").replace('_', " ")
+            name.trim_end_matches("_usd")
+                .trim_end_matches("_pct")
+                .replace('_', " ")
         } else {
             cell::harmless(name.to_owned())
         };
@@ -113,10 +115,20 @@ impl Column {
         let word = |text: &str| text.split(' ').map(text_width).max().unwrap_or(0);
         let mut width = widest.max(word(&title));
         if prose && width > PROSE_WIDTH {
-            width = cells.iter().map(|it| word(it)).max().unwrap_or(0).max(PROSE_WIDTH);
+            width = cells
+                .iter()
+                .map(|it| word(it))
+                .max()
+                .unwrap_or(0)
+                .max(PROSE_WIDTH);
         }
         let width = width.min(limit).max(1);
-        Self { header: wrap(&title, width), cells, right, width }
+        Self {
+            header: wrap(&title, width),
+            cells,
+            right,
+            width,
+        }
     }
 }
 
@@ -148,8 +160,15 @@ fn draw_block(
     rows: usize,
     style: Style,
 ) -> io::Result<()> {
-    let headers = columns.iter().map(|it| it.header.clone()).collect::<Vec<_>>();
-    let (bold, plain) = if style.color { ("\u{1b}[1m", "\u{1b}[0m") } else { ("", "") };
+    let headers = columns
+        .iter()
+        .map(|it| it.header.clone())
+        .collect::<Vec<_>>();
+    let (bold, plain) = if style.color {
+        ("\u{1b}[1m", "\u{1b}[0m")
+    } else {
+        ("", "")
+    };
     // A short header stands at the bottom, next to its values.
     let height = headers.iter().map(Vec::len).max().unwrap_or(0);
     let headers = headers.into_iter().map(|mut lines| {
@@ -159,13 +178,18 @@ fn draw_block(
     for line in lines(columns, &headers.collect::<Vec<_>>()) {
         writeln!(out, "{bold}{line}{plain}")?;
     }
-    let rules = columns.iter().map(|it| vec!["-".repeat(it.width)]).collect::<Vec<_>>();
+    let rules = columns
+        .iter()
+        .map(|it| vec!["-".repeat(it.width)])
+        .collect::<Vec<_>>();
     for line in lines(columns, &rules) {
         writeln!(out, "{line}")?;
     }
     for row in 0..rows {
-        let cells =
-            columns.iter().map(|it| wrap(&it.cells[row], it.width)).collect::<Vec<_>>();
+        let cells = columns
+            .iter()
+            .map(|it| wrap(&it.cells[row], it.width))
+            .collect::<Vec<_>>();
         for line in lines(columns, &cells) {
             writeln!(out, "{}", tinted(line, style))?;
         }
@@ -181,7 +205,11 @@ fn lines(columns: &[&Column], cells: &[Vec<String>]) -> Vec<String> {
         for (column, cell) in columns.iter().zip(cells) {
             let text = cell.get(at).map_or("", String::as_str);
             let fill = " ".repeat(column.width.saturating_sub(text_width(text)));
-            let gap = if out.is_empty() && std::ptr::eq(*column, columns[0]) { 0 } else { GAP };
+            let gap = if out.is_empty() && std::ptr::eq(*column, columns[0]) {
+                0
+            } else {
+                GAP
+            };
             out.push_str(&" ".repeat(gap));
             if column.right {
                 out += &fill;
@@ -202,10 +230,21 @@ fn tinted(line: String, style: Style) -> String {
     if !style.color {
         return line;
     }
-    let colors = [("healthy", 32), ("review", 33), ("evaluate", 33), ("incident", 31)];
-    let found = colors.iter().find(|(band, _)| line.contains(&format!("  {band}")));
+    let colors = [
+        ("healthy", 32),
+        ("review", 33),
+        ("evaluate", 33),
+        ("incident", 31),
+    ];
+    let found = colors
+        .iter()
+        .find(|(band, _)| line.contains(&format!("  {band}")));
     found.map_or(line.clone(), |(band, color)| {
-        line.replacen(&format!("  {band}"), &format!("  \u{1b}[{color}m{band}\u{1b}[0m"), 1)
+        line.replacen(
+            &format!("  {band}"),
+            &format!("  \u{1b}[{color}m{band}\u{1b}[0m"),
+            1,
+        )
     })
 }
 
@@ -215,8 +254,16 @@ fn draw_records(
     rows: usize,
     limit: usize,
 ) -> io::Result<()> {
-    let titles = columns.iter().map(|it| it.header.join(" ")).collect::<Vec<_>>();
-    let title_width = titles.iter().map(|it| text_width(it)).max().unwrap_or(0).min(limit / 2);
+    let titles = columns
+        .iter()
+        .map(|it| it.header.join(" "))
+        .collect::<Vec<_>>();
+    let title_width = titles
+        .iter()
+        .map(|it| text_width(it))
+        .max()
+        .unwrap_or(0)
+        .min(limit / 2);
     for row in 0..rows {
         writeln!(out, "-- row {}", row + 1)?;
         for (column, title) in columns.iter().zip(&titles) {
@@ -243,7 +290,10 @@ mod tests {
     fn drawn(columns: &[(&str, ArrayRef)], units: bool, width: usize) -> String {
         let batch = RecordBatch::try_from_iter(columns.iter().cloned()).unwrap();
         let mut out = Vec::new();
-        let style = Style { width: Some(width), color: false };
+        let style = Style {
+            width: Some(width),
+            color: false,
+        };
         draw(&mut out, &batch.schema(), &[batch], units, style).unwrap();
         String::from_utf8(out).unwrap()
     }
@@ -316,20 +366,33 @@ mod tests {
 
     #[test]
     fn very_many_columns_stand_one_a_line() {
-        let one = |at: usize| -> ArrayRef { Arc::new(StringArray::from(vec![format!("value {at}")])) };
+        let one =
+            |at: usize| -> ArrayRef { Arc::new(StringArray::from(vec![format!("value {at}")])) };
         let names = (0..40).map(|at| format!("column_{at}")).collect::<Vec<_>>();
-        let columns =
-            names.iter().enumerate().map(|(at, name)| (name.as_str(), one(at))).collect::<Vec<_>>();
+        let columns = names
+            .iter()
+            .enumerate()
+            .map(|(at, name)| (name.as_str(), one(at)))
+            .collect::<Vec<_>>();
         let text = drawn(&columns, false, 40);
-        assert!(text.starts_with("-- row 1\ncolumn_0   value 0\ncolumn_1   value 1\n"), "{text}");
+        assert!(
+            text.starts_with("-- row 1\ncolumn_0   value 0\ncolumn_1   value 1\n"),
+            "{text}"
+        );
         assert!(text.ends_with("column_39  value 39\n"), "{text}");
     }
 
     #[test]
     fn colours_only_where_asked() {
         let line = "checkout   6.4 %  review".to_owned();
-        let style = Style { width: None, color: true };
-        assert_eq!(tinted(line.clone(), style), "checkout   6.4 %  \u{1b}[33mreview\u{1b}[0m");
+        let style = Style {
+            width: None,
+            color: true,
+        };
+        assert_eq!(
+            tinted(line.clone(), style),
+            "checkout   6.4 %  \u{1b}[33mreview\u{1b}[0m"
+        );
         assert_eq!(tinted(line.clone(), Style::default()), line);
     }
 }

@@ -107,7 +107,9 @@ pub fn uncovered(service: &'static str, request: &str, is_retry: bool) -> Row {
 }
 
 pub fn at(text: &str) -> DateTime<Utc> {
-    DateTime::parse_from_rfc3339(text).unwrap().with_timezone(&Utc)
+    DateTime::parse_from_rfc3339(text)
+        .unwrap()
+        .with_timezone(&Utc)
 }
 
 /// `text` as a whole number of units of `scale` digits after the point.
@@ -118,7 +120,9 @@ fn units(text: &str, scale: usize) -> i128 {
 }
 
 fn decimals(values: Vec<Option<&str>>, precision: u8, scale: i8) -> ArrayRef {
-    let values = values.into_iter().map(|it| it.map(|it| units(it, scale as usize)));
+    let values = values
+        .into_iter()
+        .map(|it| it.map(|it| units(it, scale as usize)));
     let values = values.collect::<Decimal128Array>();
     Arc::new(values.with_precision_and_scale(precision, scale).unwrap())
 }
@@ -130,32 +134,58 @@ fn batch(rows: &[Row]) -> RecordBatch {
     fn bools(values: impl Iterator<Item = Option<bool>>) -> ArrayRef {
         Arc::new(values.collect::<BooleanArray>())
     }
-    let times = rows.iter().map(|it| it.ts.map(|ts| at(ts).timestamp_micros())).collect::<Vec<_>>();
-    let days = times.iter().map(|it| it.map(|us| us.div_euclid(86_400_000_000) as i32));
+    let times = rows
+        .iter()
+        .map(|it| it.ts.map(|ts| at(ts).timestamp_micros()))
+        .collect::<Vec<_>>();
+    let days = times
+        .iter()
+        .map(|it| it.map(|us| us.div_euclid(86_400_000_000) as i32));
     let dates = days.collect::<Date32Array>();
     let offsets = (0..rows.len() as i64).collect::<Vec<_>>();
     let hashes = vec![Some(&[0xab_u8; 32][..]); rows.len()];
     let mut columns: Vec<(&str, ArrayRef)> = vec![
         ("source", texts(rows.iter().map(|_| Some("c/calls")))),
         ("source_offset", Arc::new(Int64Array::from(offsets))),
-        ("ts", Arc::new(TimestampMicrosecondArray::from(times).with_timezone("UTC"))),
-        ("request_id", texts(rows.iter().map(|it| Some(it.request.as_str())))),
+        (
+            "ts",
+            Arc::new(TimestampMicrosecondArray::from(times).with_timezone("UTC")),
+        ),
+        (
+            "request_id",
+            texts(rows.iter().map(|it| Some(it.request.as_str()))),
+        ),
         ("model", texts(rows.iter().map(|it| Some(it.model)))),
         ("decision", texts(rows.iter().map(|it| Some(it.decision)))),
         ("service", texts(rows.iter().map(|it| it.service))),
         ("provider", texts(rows.iter().map(|_| Some("openai")))),
         ("tenant", texts(rows.iter().map(|it| it.tenant))),
-        ("input_tokens", Arc::new(Int64Array::from(vec![100; rows.len()]))),
-        ("output_tokens", Arc::new(Int64Array::from(vec![None::<i64>; rows.len()]))),
+        (
+            "input_tokens",
+            Arc::new(Int64Array::from(vec![100; rows.len()])),
+        ),
+        (
+            "output_tokens",
+            Arc::new(Int64Array::from(vec![None::<i64>; rows.len()])),
+        ),
         ("cache_hit", bools(rows.iter().map(|it| it.cache_hit))),
         ("is_retry", bools(rows.iter().map(|it| it.is_retry))),
         ("counted", bools(rows.iter().map(|it| Some(it.counted)))),
         ("error_class", texts(rows.iter().map(|it| Some(it.class)))),
         ("billing", texts(rows.iter().map(|it| Some(it.billing)))),
-        ("p_billed", decimals(rows.iter().map(|it| it.p_billed).collect(), 5, 4)),
+        (
+            "p_billed",
+            decimals(rows.iter().map(|it| it.p_billed).collect(), 5, 4),
+        ),
         ("evidence", texts(rows.iter().map(|it| it.evidence))),
-        ("cost_confirmed", decimals(rows.iter().map(|it| it.confirmed).collect(), 18, 12)),
-        ("cost_ceiling", decimals(rows.iter().map(|it| it.ceiling).collect(), 18, 12)),
+        (
+            "cost_confirmed",
+            decimals(rows.iter().map(|it| it.confirmed).collect(), 18, 12),
+        ),
+        (
+            "cost_ceiling",
+            decimals(rows.iter().map(|it| it.ceiling).collect(), 18, 12),
+        ),
         ("cost_basis", texts(rows.iter().map(|it| it.basis))),
         ("date", Arc::new(dates)),
     ];
@@ -163,7 +193,11 @@ fn batch(rows: &[Row]) -> RecordBatch {
         columns.push((name, Arc::new(BinaryArray::from_opt_vec(hashes.clone()))));
     }
     let kinds: ArrayRef = texts(rows.iter().map(|_| Some("sha256")));
-    for name in ["prompt_hash_kind", "wire_prompt_hash_kind", "system_hash_kind"] {
+    for name in [
+        "prompt_hash_kind",
+        "wire_prompt_hash_kind",
+        "system_hash_kind",
+    ] {
         columns.push((name, kinds.clone()));
     }
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, it)| (n, it, true)))
@@ -178,18 +212,23 @@ pub struct Lake {
 impl Lake {
     /// A lake whose versions hold `commits`, one after the other.
     pub async fn of(commits: &[&[Row]]) -> Self {
-        let lake = Self { folder: tempfile::tempdir().unwrap() };
+        let lake = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
         std::fs::create_dir(lake.folder.path().join("attempts")).unwrap();
-        let url = deltalake::ensure_table_uri(
-            lake.folder.path().join("attempts").to_string_lossy(),
-        )
-        .unwrap();
+        let url =
+            deltalake::ensure_table_uri(lake.folder.path().join("attempts").to_string_lossy())
+                .unwrap();
         for rows in commits {
             let table = match DeltaTable::try_from_url(url.clone()).await {
                 Ok(table) => table,
                 Err(error) => panic!("{error}"),
             };
-            table.write([batch(rows)]).with_partition_columns(["date"]).await.unwrap();
+            table
+                .write([batch(rows)])
+                .with_partition_columns(["date"])
+                .await
+                .unwrap();
         }
         lake
     }
@@ -203,7 +242,10 @@ impl Lake {
     pub async fn job(&self, name: &str, window: &Window, by: Option<&str>) -> JobResult {
         let session = self.open(None).await.unwrap();
         let job = Catalog::embedded().get(name).unwrap();
-        let given = by.map(|it| ("by".to_owned(), it.to_owned())).into_iter().collect();
+        let given = by
+            .map(|it| ("by".to_owned(), it.to_owned()))
+            .into_iter()
+            .collect();
         let mut result = session.run_job(&job, window, &given).await.unwrap();
         result.facts = Some(session.facts(window).await.unwrap());
         result
@@ -225,7 +267,10 @@ pub fn rows(result: &JobResult, names: &[&str]) -> Vec<String> {
     let mut out = Vec::new();
     for batch in &result.batches {
         for row in 0..batch.num_rows() {
-            let cells = names.iter().map(|name| cell(batch, name, row)).collect::<Vec<_>>();
+            let cells = names
+                .iter()
+                .map(|name| cell(batch, name, row))
+                .collect::<Vec<_>>();
             out.push(cells.join(" | "));
         }
     }
@@ -235,7 +280,9 @@ pub fn rows(result: &JobResult, names: &[&str]) -> Vec<String> {
 fn cell(batch: &RecordBatch, name: &str, row: usize) -> String {
     use arrow::array::{Array as _, AsArray as _};
     use arrow::datatypes::{DataType, Decimal128Type};
-    let column = batch.column_by_name(name).unwrap_or_else(|| panic!("no column {name}"));
+    let column = batch
+        .column_by_name(name)
+        .unwrap_or_else(|| panic!("no column {name}"));
     if column.is_null(row) {
         return "-".into();
     }

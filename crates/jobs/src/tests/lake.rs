@@ -18,7 +18,11 @@ async fn answer(session: &Session, sql: &str) -> String {
     };
     match batches.await {
         Ok(batches) => {
-            let batches = batches.iter().filter(|it| it.num_rows() > 0).cloned().collect::<Vec<_>>();
+            let batches = batches
+                .iter()
+                .filter(|it| it.num_rows() > 0)
+                .cloned()
+                .collect::<Vec<_>>();
             let mut lines = Vec::new();
             for batch in &batches {
                 for row in 0..batch.num_rows() {
@@ -45,7 +49,9 @@ async fn a_session_stays_at_its_version() {
     let new = lake.open(None).await.unwrap();
     assert_eq!((old.version(), new.version()), (0, 1));
     assert_eq!(answer(&new, count).await, "2 | 0.030000000000");
-    let Err(error) = lake.open(Some(9)).await else { panic!("version 9 opened") };
+    let Err(error) = lake.open(Some(9)).await else {
+        panic!("version 9 opened")
+    };
     let folder = lake.folder.path().join("attempts");
     assert_eq!(
         error.to_string(),
@@ -60,14 +66,23 @@ async fn a_session_stays_at_its_version() {
 async fn a_missing_lake_is_told() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("attempts")).unwrap();
-    for (path, what) in [(folder.path().join("nowhere"), "no folder"), (folder.path().into(), "no log")] {
+    for (path, what) in [
+        (folder.path().join("nowhere"), "no folder"),
+        (folder.path().into(), "no log"),
+    ] {
         let url = lake_url(&path.to_string_lossy()).unwrap();
         let Err(error) = Session::open(&url, None, Limits::default()).await else {
             panic!("opened {what}")
         };
-        assert!(matches!(error, JobError::NoTable { .. }), "{what}: {error:?}");
+        assert!(
+            matches!(error, JobError::NoTable { .. }),
+            "{what}: {error:?}"
+        );
     }
-    assert!(!folder.path().join("nowhere").exists(), "a reader makes no folder");
+    assert!(
+        !folder.path().join("nowhere").exists(),
+        "a reader makes no folder"
+    );
 }
 
 #[tokio::test]
@@ -97,16 +112,33 @@ async fn questions_only_and_their_mistakes_have_lines() {
     let lake = Lake::of(&[&[success("a", "r1", false, "0.01")]]).await;
     let session = lake.open(None).await.unwrap();
     let asks = async |sql: &str| answer(&session, sql).await;
-    assert_eq!(asks("SELECT count(*) FROM attempts WHERE ts >= $since AND ts < $until").await, "1");
+    assert_eq!(
+        asks("SELECT count(*) FROM attempts WHERE ts >= $since AND ts < $until").await,
+        "1"
+    );
     assert!(asks("SHOW TABLES").await.contains("attempts_raw"));
-    assert!(asks("DROP TABLE attempts").await.contains("DROP would change something"));
+    assert!(
+        asks("DROP TABLE attempts")
+            .await
+            .contains("DROP would change something")
+    );
     assert_eq!(
         asks("SELECT model\nFROM attempts\nWHERE\n  modle = 'x'").await,
         "query:4:3: column 'modle' not found"
     );
-    assert_eq!(asks("SELECT 1\nFROM attemps").await, "query:2:6: table 'attemps' not found");
-    assert!(asks("SELECT * FROM '/etc/passwd'").await.contains("not found"));
-    assert_eq!(asks("SELEC 1").await, "query:1:1: Expected: an SQL statement, found: SELEC");
+    assert_eq!(
+        asks("SELECT 1\nFROM attemps").await,
+        "query:2:6: table 'attemps' not found"
+    );
+    assert!(
+        asks("SELECT * FROM '/etc/passwd'")
+            .await
+            .contains("not found")
+    );
+    assert_eq!(
+        asks("SELEC 1").await,
+        "query:1:1: Expected: an SQL statement, found: SELEC"
+    );
 }
 
 #[tokio::test]
@@ -115,23 +147,36 @@ async fn a_users_job_that_names_no_column_stops_no_other() {
     let session = lake.open(None).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
-    put("good.sql", "SELECT count(*) AS n FROM attempts WHERE service = $service");
+    put(
+        "good.sql",
+        "SELECT count(*) AS n FROM attempts WHERE service = $service",
+    );
     put("bad.sql", "SELECT 1\nFROM attempts\nWHERE tenat = 'x'");
     put("jobs.toml", "[good.parameters.service]\ndefault = 'a'\n");
     let mut catalog = Catalog::embedded();
     assert!(catalog.overlay(folder.path()).unwrap().is_empty());
     let run = async |name: &str, given: &[(&str, &str)]| {
-        let given = given.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+        let given = given
+            .iter()
+            .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()))
+            .collect();
         let job = catalog.get(name)?;
         session.run_job(&job, &the_day(), &given).await
     };
     assert_eq!(rows(&run("good", &[]).await.unwrap(), &["n"]), ["1"]);
     let other = run("good", &[("service", "b' OR 'a' = 'a")]).await.unwrap();
     assert_eq!(rows(&other, &["n"]), ["0"]);
-    assert!(other.sql.ends_with("WHERE service = 'b'' OR ''a'' = ''a'"), "{}", other.sql);
+    assert!(
+        other.sql.ends_with("WHERE service = 'b'' OR ''a'' = ''a'"),
+        "{}",
+        other.sql
+    );
     let error = run("bad", &[]).await.unwrap_err().to_string();
     let file = folder.path().join("bad.sql");
-    assert_eq!(error, format!("{}:3:7: column 'tenat' not found", file.display()));
+    assert_eq!(
+        error,
+        format!("{}:3:7: column 'tenat' not found", file.display())
+    );
     let error = run("good", &[("by", "a")]).await.unwrap_err().to_string();
     assert_eq!(error, "job good has no parameter by: it has service");
     for job in catalog.jobs().filter(|it| it.name != "bad") {
@@ -175,13 +220,20 @@ async fn memory_has_a_limit() {
     let lake = Lake::of(&[&many]).await;
     let url = lake_url(&lake.folder.path().to_string_lossy()).unwrap();
     let open = async |memory_bytes, spill_bytes| {
-        let limits = Limits { memory_bytes, spill_bytes, ..Limits::default() };
+        let limits = Limits {
+            memory_bytes,
+            spill_bytes,
+            ..Limits::default()
+        };
         Session::open(&url, None, limits).await.unwrap()
     };
     let sql = "SELECT request_id, count(*) AS n FROM attempts GROUP BY request_id ORDER BY n, request_id LIMIT 1";
     let small = open(300_000, 1000).await;
     let refused = answer(&small, sql).await;
-    assert!(refused.contains("more than its 300000 bytes of memory and 1000 of spill"), "{refused}");
+    assert!(
+        refused.contains("more than its 300000 bytes of memory and 1000 of spill"),
+        "{refused}"
+    );
     let roomy = open(48 << 20, 1 << 30).await;
     assert_eq!(answer(&roomy, sql).await, format!("request-{:060} | 1", 0));
 }
@@ -191,9 +243,16 @@ async fn every_embedded_job_answers() {
     let lake = Lake::of(&[&[success("a", "r1", false, "0.01")]]).await;
     let session = lake.open(None).await.unwrap();
     for job in Catalog::embedded().jobs() {
-        let result = session.run_job(&Arc::clone(job), &the_day(), &BTreeMap::new()).await.unwrap();
+        let result = session
+            .run_job(&Arc::clone(job), &the_day(), &BTreeMap::new())
+            .await
+            .unwrap();
         for name in &job.meta.shown {
-            assert!(result.schema.index_of(name).is_ok(), "{} shows {name}", job.name);
+            assert!(
+                result.schema.index_of(name).is_ok(),
+                "{} shows {name}",
+                job.name
+            );
         }
         // The SQL as run is a query of its own.
         let again = answer(&session, &result.sql).await;

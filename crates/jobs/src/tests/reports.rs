@@ -8,7 +8,16 @@ use crate::{CompleteThrough, JobResult, Share};
 
 fn text(result: &JobResult, format: Format, width: Option<usize>) -> String {
     let mut out = Vec::new();
-    report(&mut out, result, format, Style { width, color: false }).unwrap();
+    report(
+        &mut out,
+        result,
+        format,
+        Style {
+            width,
+            color: false,
+        },
+    )
+    .unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -20,8 +29,15 @@ async fn retries_by_class_model_and_service() {
         timeout("a", "r2", false, "1"),
         timeout("a", "r2", true, "0.5"),
         timeout("b", "r2", true, "0.25"),
-        Row { model: "m2", ..unpriced("b", "r3", true) },
-        Row { p_billed: None, ceiling: None, ..timeout("b", "r4", true, "0") },
+        Row {
+            model: "m2",
+            ..unpriced("b", "r3", true)
+        },
+        Row {
+            p_billed: None,
+            ceiling: None,
+            ..timeout("b", "r4", true, "0")
+        },
     ]])
     .await;
     let by = async |by| {
@@ -51,11 +67,17 @@ async fn retries_by_class_model_and_service() {
     );
     assert_eq!(
         by(Some("service")).await,
-        ["a | 4 | 2 | 0.46 | 0.01 | 0.51 | 0 | 0", "b | 3 | 3 | 0.225 | 0 | 0.25 | 1 | 1"]
+        [
+            "a | 4 | 2 | 0.46 | 0.01 | 0.51 | 0 | 0",
+            "b | 3 | 3 | 0.225 | 0 | 0.25 | 1 | 1"
+        ]
     );
     assert_eq!(
         by(Some("model")).await,
-        ["m1 | 6 | 4 | 0.685 | 0.01 | 0.76 | 0 | 1", "m2 | 1 | 1 | - | - | - | 1 | 0"]
+        [
+            "m1 | 6 | 4 | 0.685 | 0.01 | 0.76 | 0 | 1",
+            "m2 | 1 | 1 | - | - | - | 1 | 0"
+        ]
     );
 }
 
@@ -64,7 +86,10 @@ async fn unpriced_models_and_coverage() {
     let lake = Lake::of(&[&[
         unpriced("a", "r1", false),
         unpriced("a", "r1", true),
-        Row { model: "m-other", ..unpriced("a", "r2", false) },
+        Row {
+            model: "m-other",
+            ..unpriced("a", "r2", false)
+        },
         success("b", "r3", false, "0.01"),
         uncovered("b", "r4", false),
         timeout("c", "r5", false, "1"),
@@ -72,12 +97,37 @@ async fn unpriced_models_and_coverage() {
     .await;
     let result = lake.job("unpriced", &the_day(), None).await;
     assert_eq!(
-        rows(&result, &["model", "providers", "attempts", "retries", "input_tokens", "output_tokens"]),
-        ["m-new | openai | 2 | 1 | 200 | -", "m-other | openai | 1 | 0 | 100 | -"]
+        rows(
+            &result,
+            &[
+                "model",
+                "providers",
+                "attempts",
+                "retries",
+                "input_tokens",
+                "output_tokens"
+            ]
+        ),
+        [
+            "m-new | openai | 2 | 1 | 200 | -",
+            "m-other | openai | 1 | 0 | 100 | -"
+        ]
     );
+    let berlin = window("2026-11-20", "2026-11-21", "Europe/Berlin");
+    let result = lake.job("unpriced", &berlin, None).await;
+    assert_eq!(rows(&result, &["last_ts"])[0], "2026-11-20T09:00:00+01:00");
     let result = lake.job("usage_coverage", &the_day(), None).await;
     assert_eq!(
-        rows(&result, &["key", "coverage_pct", "answers", "answers_without_usage", "note"]),
+        rows(
+            &result,
+            &[
+                "key",
+                "coverage_pct",
+                "answers",
+                "answers_without_usage",
+                "note"
+            ]
+        ),
         [
             "b | 50 | 2 | 1 | under 80 %: the retry-cost share is withheld",
             "a | 100 | 3 | 0 | -",
@@ -94,8 +144,7 @@ async fn small() -> JobResult {
     ]])
     .await;
     let mut result = lake.job("retry_cost_share", &the_day(), None).await;
-    result.complete_through =
-        CompleteThrough::Before(super::fixture::at("2026-11-20T22:00:00Z"));
+    result.complete_through = CompleteThrough::Before(super::fixture::at("2026-11-20T22:00:00Z"));
     result
 }
 
@@ -112,18 +161,35 @@ async fn a_report_says_what_it_must_be_read_with() {
         "beside     1 attempt without a price: their cost is in no figure (retrytoll report unpriced)",
         "rounding   dollars are rounded here; --format json and csv are exact",
     ] {
-        assert!(text.lines().any(|it| it == line), "no line {line:?} in\n{text}");
+        assert!(
+            text.lines().any(|it| it == line),
+            "no line {line:?} in\n{text}"
+        );
     }
     // 0.0612345678 / 1.0112345678 = 6.055 %.
     let row = text.lines().find(|it| it.starts_with("checkout")).unwrap();
-    let words = row.split_whitespace().take(11).collect::<Vec<_>>().join(" ");
+    let words = row
+        .split_whitespace()
+        .take(11)
+        .collect::<Vec<_>>()
+        .join(" ");
     assert_eq!(words, "checkout 6.1 % review 6.1 % 6.1 % $0.06123 $0.95 2");
     assert!(text.contains("\nservice "), "{text}");
     for width in [40, 60, 80, 120] {
         let narrow = self::text(&result, Format::Table, Some(width));
-        let table = narrow.lines().skip(2).take_while(|it| !it.starts_with("window")).collect::<Vec<_>>();
-        assert!(table.iter().all(|it| it.chars().count() <= width), "{width}:\n{narrow}");
-        assert!(table.iter().any(|it| it.contains("$0.06123")), "{width}:\n{narrow}");
+        let table = narrow
+            .lines()
+            .skip(2)
+            .take_while(|it| !it.starts_with("window"))
+            .collect::<Vec<_>>();
+        assert!(
+            table.iter().all(|it| it.chars().count() <= width),
+            "{width}:\n{narrow}"
+        );
+        assert!(
+            table.iter().any(|it| it.contains("$0.06123")),
+            "{width}:\n{narrow}"
+        );
     }
 }
 
@@ -142,9 +208,17 @@ async fn json_is_exact_and_whole() {
     assert_eq!(document["rows"][0]["key"], "checkout");
     assert_eq!(document["rows"][0]["retry_expected_usd"], "0.0612345678");
     assert_eq!(document["rows"][1]["retry_expected_usd"], "0");
-    assert_eq!(document["rows"][1]["other_expected_usd"], serde_json::Value::Null);
+    assert_eq!(
+        document["rows"][1]["other_expected_usd"],
+        serde_json::Value::Null
+    );
     assert_eq!(document["beside"]["unpriced"], 1);
-    assert!(document["sql"].as_str().unwrap().contains("arrow_cast('2026-11-20T00:00:00"));
+    assert!(
+        document["sql"]
+            .as_str()
+            .unwrap()
+            .contains("arrow_cast('2026-11-20T00:00:00")
+    );
 }
 
 #[tokio::test]

@@ -4,7 +4,14 @@ use super::fixture::{
     Lake, Row, rate_limited, rows, success, the_day, timeout, uncovered, unpriced, window,
 };
 
-const SHARES: [&str; 6] = ["key", "share_pct", "band", "share_low_pct", "share_high_pct", "note"];
+const SHARES: [&str; 6] = [
+    "key",
+    "share_pct",
+    "band",
+    "share_low_pct",
+    "share_high_pct",
+    "note",
+];
 const MONEY: [&str; 7] = [
     "key",
     "retry_expected_usd",
@@ -48,10 +55,22 @@ async fn by_service_with_bounds() {
     );
     assert_eq!(
         rows(&result, &MONEY),
-        ["search | 0.9 | 0 | 1 | 9 | 9 | 9", "checkout | 0.012 | 0.012 | 0.012 | 0.048 | 0.03 | 0.05"]
+        [
+            "search | 0.9 | 0 | 1 | 9 | 9 | 9",
+            "checkout | 0.012 | 0.012 | 0.012 | 0.048 | 0.03 | 0.05"
+        ]
     );
     assert_eq!(
-        rows(&result, &["key", "attempts", "retries", "first_attempts", "coverage_pct"]),
+        rows(
+            &result,
+            &[
+                "key",
+                "attempts",
+                "retries",
+                "first_attempts",
+                "coverage_pct"
+            ]
+        ),
         ["search | 11 | 1 | 10 | 100", "checkout | 5 | 1 | 4 | 100"]
     );
 }
@@ -62,7 +81,16 @@ async fn the_whole_is_its_parts() {
     let result = lake.job("retry_cost_share", &the_day(), Some("all")).await;
     // 0.912 / 9.96.
     assert_eq!(
-        rows(&result, &["key", "share_pct", "retry_expected_usd", "other_expected_usd", "attempts"]),
+        rows(
+            &result,
+            &[
+                "key",
+                "share_pct",
+                "retry_expected_usd",
+                "other_expected_usd",
+                "attempts"
+            ]
+        ),
         ["all | 9.156626506024 | 0.912 | 9.048 | 16"]
     );
 }
@@ -75,12 +103,29 @@ async fn every_other_grouping() {
     let lake = Lake::of(&[&all]).await;
     let by = async |by| {
         let result = lake.job("retry_cost_share", &the_day(), Some(by)).await;
-        rows(&result, &["key", "retry_expected_usd", "other_expected_usd", "attempts"])
+        rows(
+            &result,
+            &[
+                "key",
+                "retry_expected_usd",
+                "other_expected_usd",
+                "attempts",
+            ],
+        )
     };
-    assert_eq!(by("tenant").await, ["- | 0.9 | 9.048 | 15", "acme | 0.012 | 0 | 1"]);
-    assert_eq!(by("model").await, ["m1 | 0.9 | 9.048 | 15", "m2 | 0.012 | 0 | 1"]);
+    assert_eq!(
+        by("tenant").await,
+        ["- | 0.9 | 9.048 | 15", "acme | 0.012 | 0 | 1"]
+    );
+    assert_eq!(
+        by("model").await,
+        ["m1 | 0.9 | 9.048 | 15", "m2 | 0.012 | 0 | 1"]
+    );
     assert_eq!(by("day").await, ["2026-11-20 | 0.912 | 9.048 | 16"]);
-    assert_eq!(by("hour").await, ["2026-11-20T08:00:00Z | 0.912 | 9.048 | 16"]);
+    assert_eq!(
+        by("hour").await,
+        ["2026-11-20T08:00:00Z | 0.912 | 9.048 | 16"]
+    );
 }
 
 #[tokio::test]
@@ -98,13 +143,26 @@ async fn without_coverage_the_share_is_withheld() {
     };
     let mut all = [answers("at_80", 8), answers("under_80", 7)].concat();
     // Neither a cached answer nor one that nobody got can lack its usage.
-    all.push(Row { cache_hit: Some(true), ..uncovered("at_80", "cached", false) });
+    all.push(Row {
+        cache_hit: Some(true),
+        ..uncovered("at_80", "cached", false)
+    });
     all.push(timeout("at_80", "at_800", true, "0.02"));
     let lake = Lake::of(&[&all]).await;
     let result = lake.job("retry_cost_share", &the_day(), None).await;
     // at_80: R = 0.018, O = 0.08.
     assert_eq!(
-        rows(&result, &["key", "share_pct", "band", "coverage_pct", "tokens_unknown", "note"]),
+        rows(
+            &result,
+            &[
+                "key",
+                "share_pct",
+                "band",
+                "coverage_pct",
+                "tokens_unknown",
+                "note"
+            ]
+        ),
         [
             "at_80 | 18.367346938776 | incident | 80 | 2 | too few: 11 first attempts, under 200",
             "under_80 | - | - | 70 | 3 | not computable: usage is logged for 7 of 10 answers, under 80 %",
@@ -119,7 +177,10 @@ async fn without_coverage_the_share_is_withheld() {
 
 #[tokio::test]
 async fn who_logs_failures_only_has_no_share() {
-    let mut all = vec![timeout("sad", "r1", false, "0.02"), timeout("sad", "r1", true, "0.02")];
+    let mut all = vec![
+        timeout("sad", "r1", false, "0.02"),
+        timeout("sad", "r1", true, "0.02"),
+    ];
     let lake = Lake::of(&[&all]).await;
     for by in ["service", "all", "hour", "model"] {
         let result = lake.job("retry_cost_share", &the_day(), Some(by)).await;
@@ -131,12 +192,18 @@ async fn who_logs_failures_only_has_no_share() {
     }
     // An hour of failures alone is no such case, where the service does log successes.
     let later = Some("2026-11-20T09:00:00Z");
-    all.push(Row { ts: later, ..success("sad", "r2", false, "0.01") });
+    all.push(Row {
+        ts: later,
+        ..success("sad", "r2", false, "0.01")
+    });
     let lake = Lake::of(&[&all]).await;
     let result = lake.job("retry_cost_share", &the_day(), Some("hour")).await;
     assert_eq!(
         rows(&result, &["key", "share_pct", "retry_expected_usd"]),
-        ["2026-11-20T08:00:00Z | 50 | 0.018", "2026-11-20T09:00:00Z | 0 | 0"]
+        [
+            "2026-11-20T08:00:00Z | 50 | 0.018",
+            "2026-11-20T09:00:00Z | 0 | 0"
+        ]
     );
 }
 
@@ -152,12 +219,18 @@ async fn what_has_no_price_is_in_neither_side() {
         unpriced("b", "r3", true),
         // Of c nothing was spent at all.
         rate_limited("c", "r4", false),
-        Row { cache_hit: Some(true), ..success("c", "r4", true, "0") },
+        Row {
+            cache_hit: Some(true),
+            ..success("c", "r4", true, "0")
+        },
     ]])
     .await;
     let result = lake.job("retry_cost_share", &the_day(), None).await;
     assert_eq!(
-        rows(&result, &["key", "share_pct", "unpriced", "retry_expected_usd", "note"]),
+        rows(
+            &result,
+            &["key", "share_pct", "unpriced", "retry_expected_usd", "note"]
+        ),
         [
             "a | 25 | 2 | 0.01 | too few: 2 first attempts, under 200",
             "c | - | 0 | 0 | not computable: nothing was spent",
@@ -173,7 +246,9 @@ async fn who_counts_from_one_is_not_taken_for_a_storm() {
     let result = lake.job("retry_cost_share", &the_day(), None).await;
     assert_eq!(
         rows(&result, &["share_pct", "note"]),
-        ["- | not computable: 0 first attempts of about 5 requests are logged, under half; see attempt_base"]
+        [
+            "- | not computable: 0 first attempts of about 5 requests are logged, under half; see attempt_base"
+        ]
     );
 }
 
@@ -182,13 +257,22 @@ async fn attempts_without_a_number_or_of_another_layer_are_in_neither_side() {
     let lake = Lake::of(&[&[
         success("a", "r1", false, "0.09"),
         success("a", "r1", true, "0.01"),
-        Row { is_retry: None, ..success("a", "r2", false, "5") },
-        Row { counted: false, ..success("a", "r1", true, "7") },
+        Row {
+            is_retry: None,
+            ..success("a", "r2", false, "5")
+        },
+        Row {
+            counted: false,
+            ..success("a", "r1", true, "7")
+        },
     ]])
     .await;
     let result = lake.job("retry_cost_share", &the_day(), None).await;
     assert_eq!(
-        rows(&result, &["share_pct", "attempts", "unnumbered", "other_expected_usd"]),
+        rows(
+            &result,
+            &["share_pct", "attempts", "unnumbered", "other_expected_usd"]
+        ),
         ["10 | 3 | 1 | 0.09"]
     );
     let facts = result.facts.unwrap();
@@ -197,7 +281,10 @@ async fn attempts_without_a_number_or_of_another_layer_are_in_neither_side() {
 
 #[tokio::test]
 async fn the_window_is_half_open() {
-    let on = |ts, request| Row { ts, ..success("a", request, false, "0.01") };
+    let on = |ts, request| Row {
+        ts,
+        ..success("a", request, false, "0.01")
+    };
     let lake = Lake::of(&[&[
         on(Some("2026-11-19T23:59:59.999999Z"), "before"),
         on(Some("2026-11-20T00:00:00Z"), "first"),
@@ -209,10 +296,17 @@ async fn the_window_is_half_open() {
     ]])
     .await;
     let result = lake.job("retry_cost_share", &the_day(), Some("all")).await;
-    assert_eq!(rows(&result, &["attempts", "other_expected_usd"]), ["2 | 0.02"]);
+    assert_eq!(
+        rows(&result, &["attempts", "other_expected_usd"]),
+        ["2 | 0.02"]
+    );
     assert_eq!(result.facts.unwrap().timeless, 1);
     // The days of any zone share out the same attempts.
-    let span = window("2026-11-19T00:00:00Z", "2026-11-22T00:00:00Z", "Asia/Singapore");
+    let span = window(
+        "2026-11-19T00:00:00Z",
+        "2026-11-22T00:00:00Z",
+        "Asia/Singapore",
+    );
     let result = lake.job("retry_cost_share", &span, Some("day")).await;
     assert_eq!(
         rows(&result, &["key", "attempts"]),
@@ -223,7 +317,10 @@ async fn the_window_is_half_open() {
 #[tokio::test]
 async fn hours_of_a_clock_change_are_two() {
     // In Berlin, 02:30 came twice on 25 October 2026: at 00:30 and at 01:30 UTC.
-    let on = |ts, request| Row { ts: Some(ts), ..success("a", request, false, "0.01") };
+    let on = |ts, request| Row {
+        ts: Some(ts),
+        ..success("a", request, false, "0.01")
+    };
     let lake = Lake::of(&[&[
         on("2026-10-25T00:30:00Z", "r1"),
         on("2026-10-25T01:30:00Z", "r2"),
@@ -234,13 +331,17 @@ async fn hours_of_a_clock_change_are_two() {
     let result = lake.job("retry_cost_share", &span, Some("hour")).await;
     assert_eq!(
         rows(&result, &["key"]),
-        ["2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00", "2026-10-25T03:00:00+01:00"]
+        [
+            "2026-10-25T02:00:00+02:00",
+            "2026-10-25T02:00:00+01:00",
+            "2026-10-25T03:00:00+01:00"
+        ]
     );
 }
 
 #[tokio::test]
 async fn a_thousand_tenths_of_a_millionth_are_exact() {
-    let tiny = |n: usize| success("a", &format!("r{n}"), n % 4 == 0, "0.0000001");
+    let tiny = |n: usize| success("a", &format!("r{n}"), n.is_multiple_of(4), "0.0000001");
     let all = (0..1000).map(tiny).collect::<Vec<_>>();
     let mut backwards = all.clone();
     backwards.reverse();
@@ -248,7 +349,16 @@ async fn a_thousand_tenths_of_a_millionth_are_exact() {
         let lake = Lake::of(&[&order]).await;
         let result = lake.job("retry_cost_share", &the_day(), None).await;
         assert_eq!(
-            rows(&result, &["retry_expected_usd", "other_expected_usd", "share_pct", "band", "note"]),
+            rows(
+                &result,
+                &[
+                    "retry_expected_usd",
+                    "other_expected_usd",
+                    "share_pct",
+                    "band",
+                    "note"
+                ]
+            ),
             ["0.000025 | 0.000075 | 25 | incident | -"]
         );
     }
@@ -259,6 +369,12 @@ async fn an_empty_window_has_no_row() {
     let lake = Lake::of(&[&two_services()]).await;
     let span = window("2026-11-01", "2026-11-02", "UTC");
     for by in ["all", "service", "hour"] {
-        assert!(rows(&lake.job("retry_cost_share", &span, Some(by)).await, &["key"]).is_empty());
+        assert!(
+            rows(
+                &lake.job("retry_cost_share", &span, Some(by)).await,
+                &["key"]
+            )
+            .is_empty()
+        );
     }
 }

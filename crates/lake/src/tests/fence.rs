@@ -230,3 +230,23 @@ async fn a_second_leader_fences_the_first() {
     b.confirm().await.unwrap();
     assert_eq!(world.rows().await, run(0, 0, 2));
 }
+
+/// Two take the leader's place at once: the later holds it, under a number of its own.
+#[tokio::test]
+async fn of_two_leaders_the_later_leads() {
+    let world = Arc::new(World::new());
+    let (mut a, faults) = world.faulty_writer("a").await;
+    let (send, receive) = tokio::sync::oneshot::channel();
+    let other = world.clone();
+    faults.race(move || async move {
+        let mut b = other.writer("b").await;
+        b.claim_leader().await.unwrap();
+        let _ = send.send(b);
+        Verdict::Pass
+    });
+    a.claim_leader().await.unwrap();
+    let mut b = receive.await.unwrap();
+    is_fenced(b.confirm().await);
+    a.confirm().await.unwrap();
+    assert_eq!(a.state().txns["retrytoll/leader"], 2);
+}
