@@ -1,3 +1,5 @@
+//! Arguments and the machine → exit code.
+
 use std::process::ExitCode;
 
 use retrytoll::cli::{World, run};

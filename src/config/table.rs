@@ -179,7 +179,8 @@ pub const KEYS: &[Key] = &[
          it ended, whatever stands here."),
     key("kafka", "generation", Kind::Count { least: 1, most: 1_000_000 }, is("1"),
         "Raise it by one when the topic was deleted and made anew: its offsets begin again then, \
-         and it is a source of its own."),
+         and it is a source of its own.")
+        .why("offsets of two lives of a topic must not be mixed"),
     key("kafka", "on_lost_records", Kind::Word(&["stop", "skip"]), is("stop"),
         "What to do where the topic lost records before they were read: stop, or skip them and go \
          on at the first that is there."),

@@ -95,26 +95,33 @@ fn draw_end(incident: bool, random: &mut fastrand::Rng) -> End {
     End::Success
 }
 
-/// Draws how an attempt of this service ends.
-pub fn draw(service: &Service, incident: bool, random: &mut fastrand::Rng) -> Outcome {
-    let end = draw_end(incident, random);
-    let output = 1 + random.i64(0..service.max_tokens * 3 / 4);
-    let answer_ms = 400 + output * 12;
-    let elapsed_ms = 300 + random.i64(0..2_000);
-    let failed = |status, error_type, phase| Outcome {
+fn failed(elapsed_ms: i64, status: i64, error_type: &'static str, phase: &'static str) -> Outcome {
+    Outcome {
         status,
         error_type,
         phase,
         elapsed_ms,
         ..Outcome::default()
-    };
-    let answered = |finish_reason| Outcome {
+    }
+}
+
+fn answered(output_tokens: i64, finish_reason: &'static str) -> Outcome {
+    Outcome {
         status: 200,
         finish_reason,
-        elapsed_ms: answer_ms,
-        output_tokens: output,
+        elapsed_ms: 400 + output_tokens * 12,
+        output_tokens,
         ..Outcome::default()
-    };
+    }
+}
+
+/// Draws how an attempt of this service ends.
+pub fn draw(service: &Service, incident: bool, random: &mut fastrand::Rng) -> Outcome {
+    let end = draw_end(incident, random);
+    let output = 1 + random.i64(0..service.max_tokens * 3 / 4);
+    let elapsed_ms = 300 + random.i64(0..2_000);
+    let failed = |status, error_type, phase| failed(elapsed_ms, status, error_type, phase);
+    let answered = |finish_reason| answered(output, finish_reason);
     match end {
         End::Connect => failed(0, "ConnectTimeout", "connect"),
         End::PoolTimeout => failed(0, "PoolTimeout", "pool"),

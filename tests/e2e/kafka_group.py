@@ -37,7 +37,8 @@ def joins_and_leaves(w):
 
 
 def one_after_another(w):
-    """F16: members join one shortly after the other; rows come steadily, and exactly."""
+    """F16: members join one shortly after the other; rows come steadily, and exactly. (A revoke drops what
+    was not flushed, as a crash does, so dead letters may repeat.)"""
     topic = w.topic(8)
     feed = broker.Feed(topic, events.mixture(w.rng, COUNT, 8), 8)
     tolls = []

@@ -118,7 +118,7 @@ class World:
         return toll
 
     def run(self, topic, *flags, env=None, lake=None, **settings):
-        """`retrytoll run`; settings as flush_interval__="1s" are written flush.interval."""
+        """`retrytoll run`; flush__interval="1s" sets flush.interval."""
         given = QUICK | {"kafka.group": f"{topic}-group"} | {k.replace("__", "."): v for k, v in settings.items()}
         if "flush__interval_behind" not in settings:  # it must not be shorter
             given["flush.interval_behind"] = given["flush.interval"]

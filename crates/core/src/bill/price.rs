@@ -1,6 +1,6 @@
 //! provider, model → price per token, from a file in LiteLLM's form.
 //!
-//! Prices are read from the text of their numbers and held in 10^-18 dollars, so that a cost is
+//! Prices are read from the text of their numbers and held in 10^-24 dollars, so that a cost is
 //! exact until it is rounded once, half-even, to 10^-12 dollars.
 
 use std::collections::HashMap;
@@ -12,11 +12,11 @@ use sha2::{Digest as _, Sha256};
 use crate::money::{DOLLAR, ROW_MAX, divide_half_even, parse_scaled};
 
 /// Digits after the point of a price per token.
-const PRICE_SCALE: u32 = 18;
+const PRICE_SCALE: u32 = 24;
 /// A price of a dollar per token and more is a mistake of units.
 const PRICE_MAX: i128 = 10_i128.pow(PRICE_SCALE);
 
-/// Dollars per token, scaled by 10^18.
+/// Dollars per token, scaled by 10^24.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price {
     pub input: i128,
@@ -239,6 +239,7 @@ mod tests {
                    "cache_read_input_token_cost": 3e-07, "cache_creation_input_token_cost": 3.75e-06,
                    "cache_creation_input_token_cost_above_1hr": 6e-06},
         "fine": {"input_cost_per_token": 1.25e-14, "output_cost_per_token": 0},
+        "float": {"input_cost_per_token": 5.0000000000000004e-08, "output_cost_per_token": 1e-7},
         "image": {"output_cost_per_image": 0.04}
     }"#;
 

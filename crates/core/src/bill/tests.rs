@@ -5,8 +5,8 @@ use Evidence as E;
 
 /// $1 and $2 for a million tokens.
 const PRICE: Price = Price {
-    input: 1_000_000_000_000,
-    output: 2_000_000_000_000,
+    input: 1_000_000_000_000_000_000,
+    output: 2_000_000_000_000_000_000,
     cache_read: None,
     cache_write: None,
     cache_write_1h: None,
