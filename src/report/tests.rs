@@ -42,6 +42,8 @@ impl Write for Written {
 }
 
 #[derive(clap::Parser)]
+// A test's own window goes before the usual one.
+#[command(args_override_self = true)]
 struct Line<A: Args> {
     #[command(flatten)]
     args: A,
@@ -113,18 +115,15 @@ impl Lake {
     }
 
     fn with<'a>(&self, args: &[&'a str], lake: &'a str) -> Vec<&'a str> {
-        [
-            args,
-            &[
-                "--lake",
-                lake,
-                "--since",
-                "2026-11-20",
-                "--until",
-                "2026-11-21",
-            ],
-        ]
-        .concat()
+        let usual = [
+            "--lake",
+            lake,
+            "--since",
+            "2026-11-20",
+            "--until",
+            "2026-11-21",
+        ];
+        [&usual, args].concat()
     }
 
     fn report(&self, args: &[&str]) -> Ran {
