@@ -222,4 +222,4 @@ fn command() -> clap::Command {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

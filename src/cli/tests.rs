@@ -6,11 +6,15 @@ use super::*;
 
 /// What a command wrote.
 #[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Written(Arc<Mutex<Vec<u8>>>);
 
 impl Written {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().expect("not poisoned").clone()).expect("text")
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.0.lock().expect("not poisoned").clone()
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.bytes()).expect("text")
     }
 }
 

@@ -50,9 +50,9 @@ pub struct IngestArgs {
 #[derive(Default)]
 struct Total {
     files: u64,
-    bytes_read: u64,
-    read: ReadCounts,
-    written: WriteSummary,
+    rows: u64,
+    duplicates: u64,
+    dead_letters: u64,
 }
 
 /// Runs the command.
@@ -148,11 +148,10 @@ impl Ingest {
             let written = writing
                 .join()
                 .map_err(|_| anyhow::anyhow!("the writing stage broke"));
-            (read.map(|bytes| (bytes, counts)), written)
+            (read.map(|()| counts), written)
         });
         let written = written??;
-        let (bytes, counts) = read?;
-        total.add(bytes, counts, written);
+        total.add(read?, written);
         Ok(())
     }
 
@@ -185,14 +184,14 @@ impl Starts for FileStarts {
     }
 }
 
-/// Reads a file to its end; gives the bytes of its lines.
+/// Reads a file to its end.
 fn read_file(
     file: &FileSource,
     known: &std::collections::BTreeMap<retrytoll_lake::SourcePartition, retrytoll_lake::Position>,
     reader: &mut Reader,
     orders: &Receiver<Order>,
     bar: &ProgressBar,
-) -> anyhow::Result<u64> {
+) -> anyhow::Result<()> {
     reader.outlet.send_blocking(Fact::Assigned(Term {
         number: 0,
         partitions: vec![0],
@@ -204,7 +203,7 @@ fn read_file(
                 None => bail!("the lake told no position"),
             },
             // The writing stage tells why.
-            Ok(Order::Stop) | Err(_) => return Ok(0),
+            Ok(Order::Stop) | Err(_) => return Ok(()),
             Ok(_) => {}
         }
     };
@@ -213,7 +212,7 @@ fn read_file(
     let digest = known.get(&partition).and_then(|position| position.digest);
     let mut lines =
         open(&file.path).with_context(|| format!("cannot read {}", file.path.display()))?;
-    let bytes = read_lines(&mut lines, from, digest, reader, bar)
+    read_lines(&mut lines, from, digest, reader, bar)
         .with_context(|| format!("while reading {}", file.path.display()))?;
     let now_ms = now_ms();
     reader.reached_end(0, 0, now_ms);
@@ -221,7 +220,7 @@ fn read_file(
     reader.close_all(now_ms)?;
     reader.outlet.wait()?;
     reader.outlet.send_blocking(Fact::End)?;
-    Ok(bytes)
+    Ok(())
 }
 
 fn read_lines(
@@ -230,17 +229,16 @@ fn read_lines(
     digest: Option<i64>,
     reader: &mut Reader,
     bar: &ProgressBar,
-) -> anyhow::Result<u64> {
-    let mut bytes = 0;
+) -> anyhow::Result<()> {
     let mut at_known = from.next == 0 || digest.is_none();
-    let mut done = 0;
+    let mut bytes = 0;
     let mut now = now_ms();
     while let Some(line) = lines.next_line()? {
         let number = line.number;
         bytes += line.bytes.len() as u64 + 1;
         if number % 1_024 == 0 {
-            bar.inc(bytes - done);
-            done = bytes;
+            bar.inc(bytes);
+            bytes = 0;
             now = now_ms();
         }
         let is_blank = line.bytes.trim_ascii().is_empty();
@@ -287,7 +285,7 @@ fn read_lines(
     if let Some(mark) = &mut reader.file {
         mark.done = true;
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// Whether a line without its end is a whole JSON text.
@@ -296,18 +294,11 @@ fn is_json(bytes: &[u8]) -> bool {
 }
 
 impl Total {
-    fn add(&mut self, bytes: u64, read: ReadCounts, written: WriteSummary) {
+    fn add(&mut self, read: ReadCounts, written: WriteSummary) {
         self.files += 1;
-        self.bytes_read += bytes;
-        self.read.records += read.records;
-        self.read.duplicates += read.duplicates;
-        self.read.replayed += read.replayed;
-        self.read.dead_letters += read.dead_letters;
-        self.written.rows += written.rows;
-        self.written.files += written.files;
-        self.written.bytes += written.bytes;
-        self.written.commits += written.commits;
-        self.written.version = written.version.or(self.written.version);
+        self.rows += written.rows;
+        self.duplicates += read.duplicates;
+        self.dead_letters += read.dead_letters;
     }
 }
 
@@ -326,20 +317,19 @@ fn progress_bar(files: &[PathBuf], is_terminal: bool) -> ProgressBar {
 
 fn tell(ingest: &Ingest, total: &Total, seconds: f64, world: &mut World) -> anyhow::Result<()> {
     let err = &mut world.err;
-    let read = &total.read;
     writeln!(
         err,
         "{} new attempts from {} in {seconds:.1} s; {} duplicates, {} dead letters",
-        total.written.rows,
+        total.rows,
         if total.files == 1 {
             "1 file".to_owned()
         } else {
             format!("{} files", total.files)
         },
-        read.duplicates,
-        read.dead_letters,
+        total.duplicates,
+        total.dead_letters,
     )?;
-    if read.dead_letters > 0 {
+    if total.dead_letters > 0 {
         writeln!(err, "dead letters: {}", ingest.letters.display())?;
     }
     writeln!(err, "lake: {}", ingest.root.display())?;

@@ -87,13 +87,13 @@ pub trait Starts {
 
 /// The writing stage of one source.
 pub struct Stage<S> {
-    pub settings: WriteSettings,
-    pub writer: Writer,
-    pub starts: S,
-    pub outlet: DeadLetterOutlet,
-    pub clock: Clock,
-    pub runtime: Handle,
-    pub orders: SyncSender<Order>,
+    settings: WriteSettings,
+    writer: Writer,
+    starts: S,
+    outlet: DeadLetterOutlet,
+    clock: Clock,
+    runtime: Handle,
+    orders: SyncSender<Order>,
     /// Whether this instance owns the least (source, partition) that the lake knows.
     pub leading: Arc<AtomicBool>,
     pending: Pending,

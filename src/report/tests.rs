@@ -1,45 +1,17 @@
 //! `ingest` → `report` and `sql`, as a user runs them.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 
 use clap::{Args, FromArgMatches, Parser as _};
 use tempfile::TempDir;
 
 use crate::cli::World;
+use crate::cli::tests::Written;
 use crate::commands::ingest::{self, IngestArgs};
 use crate::commands::report::{self, ReportArgs};
 use crate::commands::sql::{self, SqlArgs};
 use crate::exit::{Exit, tell};
-
-/// What a command wrote.
-#[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
-
-impl Written {
-    fn bytes(&self) -> Vec<u8> {
-        self.0.lock().expect("not poisoned").clone()
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8(self.bytes()).expect("text")
-    }
-}
-
-impl Write for Written {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0
-            .lock()
-            .expect("not poisoned")
-            .extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 #[derive(clap::Parser)]
 // A test's own window goes before the usual one.

@@ -44,8 +44,6 @@ flags!(
     COST_UNIT_UNKNOWN 6 "cost_unit_unknown",
     /// A cost does not fit its column.
     COST_OVERFLOW 7 "cost_overflow",
-    /// The attempt failed with zero tokens or an estimate: a cost of 0 is unknown, not free.
-    ZERO_ON_FAILURE 8 "zero_on_failure",
 );
 
 impl Flags {

@@ -299,7 +299,6 @@ fn bill_row(
         _ => UsageSource::Other,
     };
     bill(&BillFacts {
-        class,
         verdict,
         price: tables.prices.get(provider, model),
         input_tokens: int(Int::InputTokens),

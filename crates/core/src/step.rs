@@ -119,12 +119,6 @@ impl PartitionState {
         self.seen.set_cap(seen_max);
     }
 
-    /// Whether everything below what was written has been read again.
-    #[must_use]
-    pub fn is_rebuilt(&self) -> bool {
-        self.next >= self.written_below
-    }
-
     /// The position to commit with all rows so far.
     #[must_use]
     pub fn progress(&self) -> Progress {
@@ -143,11 +137,6 @@ impl PartitionState {
     #[must_use]
     pub fn seen_evicted(&self) -> u64 {
         self.seen.evicted
-    }
-
-    #[must_use]
-    pub fn seen_len(&self) -> usize {
-        self.seen.len()
     }
 
     #[must_use]

@@ -26,6 +26,7 @@ use crate::ask;
 use crate::catalog::Job;
 use crate::error::{JobError, Place};
 use crate::facts::{self, Facts};
+use crate::meta::Value;
 use crate::open;
 use crate::window::Window;
 
@@ -207,16 +208,8 @@ impl Session {
         window: &Window,
         given: &BTreeMap<String, String>,
     ) -> Result<JobResult, JobError> {
-        let parameters = ask::job_values(&job.name, &job.meta, given)?;
-        let mut values = ask::window_values(window);
-        values.extend(
-            parameters
-                .iter()
-                .map(|(name, value)| (name.clone(), ask::value(value))),
-        );
         let place = Place::file(&job.file);
-        let mut statement = ask::parse(&place, &job.sql)?;
-        ask::bind(&place, &mut statement, &values)?;
+        let (statement, parameters) = asked(&place, job, window, given)?;
         let sql = statement.to_string();
         let (schema, batches) = self.collect(&place, &job.name, statement).await?;
         Ok(JobResult {
@@ -240,16 +233,8 @@ impl Session {
     /// # Errors
     /// As [`Session::run_job`].
     pub async fn check_job(&self, job: &Job, window: &Window) -> Result<(), JobError> {
-        let parameters = ask::job_values(&job.name, &job.meta, &BTreeMap::new())?;
-        let mut values = ask::window_values(window);
-        values.extend(
-            parameters
-                .iter()
-                .map(|(name, value)| (name.clone(), ask::value(value))),
-        );
         let place = Place::file(&job.file);
-        let mut statement = ask::parse(&place, &job.sql)?;
-        ask::bind(&place, &mut statement, &values)?;
+        let (statement, _) = asked(&place, job, window, &BTreeMap::new())?;
         self.plan(&place, statement).await.map(drop)
     }
 
@@ -327,6 +312,26 @@ impl Session {
             source: Box::new(error),
         }
     }
+}
+
+/// A job's statement with every value in its place, and the parameters it was given or has by
+/// default.
+fn asked(
+    place: &Place,
+    job: &Job,
+    window: &Window,
+    given: &BTreeMap<String, String>,
+) -> Result<(Statement, BTreeMap<String, Value>), JobError> {
+    let parameters = ask::job_values(&job.name, &job.meta, given)?;
+    let mut values = ask::window_values(window);
+    values.extend(
+        parameters
+            .iter()
+            .map(|(name, value)| (name.clone(), ask::value(value))),
+    );
+    let mut statement = ask::parse(place, &job.sql)?;
+    ask::bind(place, &mut statement, &values)?;
+    Ok((statement, parameters))
 }
 
 fn context(limits: &Limits) -> Result<SessionContext, DataFusionError> {

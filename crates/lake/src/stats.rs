@@ -50,6 +50,8 @@ impl End {
 pub struct RowStats {
     /// Text columns that have ends too.
     texts: Vec<String>,
+    /// The only columns with statistics; `None` is all that can have them.
+    only: Option<&'static [&'static str]>,
     rows: u64,
     columns: BTreeMap<String, Column>,
 }
@@ -61,8 +63,18 @@ impl RowStats {
         let texts = texts.iter().map(|&t| t.to_owned()).collect();
         Self {
             texts,
+            only: None,
             rows: 0,
             columns: BTreeMap::new(),
+        }
+    }
+
+    /// Of a file without rows yet; only these columns, integers or times, get statistics.
+    #[must_use]
+    pub fn of(columns: &'static [&'static str]) -> Self {
+        Self {
+            only: Some(columns),
+            ..Self::new(&[])
         }
     }
 
@@ -76,7 +88,10 @@ impl RowStats {
                 DataType::Utf8 => self.texts.contains(field.name()),
                 _ => false,
             };
-            if !with_ends {
+            let is_asked = self
+                .only
+                .is_none_or(|it| it.contains(&field.name().as_str()));
+            if !with_ends || !is_asked {
                 continue;
             }
             let column = self.columns.entry(field.name().clone()).or_default();

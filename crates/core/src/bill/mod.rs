@@ -9,7 +9,6 @@ mod price;
 pub use policy::{BillingState, Chance, Policy, PolicyError, PolicyFacts, Verdict};
 pub use price::{Price, PriceError, Prices, Tokens};
 
-use crate::class::ErrorClass;
 use crate::money::{ROW_MAX, divide_half_even};
 
 /// What shows that an attempt was billed or not. The order is that of the column's numbers.
@@ -51,7 +50,6 @@ impl CostBasis {
 /// What the event says that money depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct BillFacts<'a> {
-    pub class: ErrorClass,
     pub verdict: Verdict,
     /// The list price of the model; `None` is unpriced.
     pub price: Option<&'a Price>,

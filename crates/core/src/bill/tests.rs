@@ -28,9 +28,8 @@ const UNBILLED: Verdict = Verdict {
     stops_on_disconnect: false,
 };
 
-fn facts(class: ErrorClass, verdict: Verdict) -> BillFacts<'static> {
+fn facts(verdict: Verdict) -> BillFacts<'static> {
     BillFacts {
-        class,
         verdict,
         price: Some(&PRICE),
         input_tokens: None,
@@ -76,7 +75,7 @@ fn usage_is_evidence_whatever_the_status() {
     let used = BillFacts {
         input_tokens: Some(1_000),
         output_tokens: Some(100),
-        ..facts(ErrorClass::None, BILLED)
+        ..facts(BILLED)
     };
     check(
         &used,
@@ -84,7 +83,6 @@ fn usage_is_evidence_whatever_the_status() {
     );
     let refused = BillFacts {
         verdict: UNBILLED,
-        class: ErrorClass::Client,
         ..used
     };
     check(
@@ -109,7 +107,7 @@ fn the_callers_cost_counts_where_price_or_usage_is_missing() {
         price: None,
         input_tokens: Some(10),
         caller_cost: cost,
-        ..facts(ErrorClass::None, BILLED)
+        ..facts(BILLED)
     };
     check(
         &unpriced,
@@ -117,7 +115,7 @@ fn the_callers_cost_counts_where_price_or_usage_is_missing() {
     );
     let no_usage = BillFacts {
         caller_cost: cost,
-        ..facts(ErrorClass::Read, UNKNOWN)
+        ..facts(UNKNOWN)
     };
     check(
         &no_usage,
@@ -151,7 +149,7 @@ fn a_cost_of_zero_is_free_only_where_nothing_went_out() {
     let zero = BillFacts {
         caller_cost: Some(0),
         input_tokens: Some(5_000),
-        ..facts(ErrorClass::None, BILLED)
+        ..facts(BILLED)
     };
     check(
         &zero,
@@ -181,7 +179,7 @@ fn a_cost_of_zero_is_free_only_where_nothing_went_out() {
     check(
         &BillFacts {
             caller_cost: Some(0),
-            ..facts(ErrorClass::Read, UNKNOWN)
+            ..facts(UNKNOWN)
         },
         (Unknown, E::Policy, Some(0), None, Some(B::Formula)),
     );
@@ -194,7 +192,7 @@ fn zero_tokens_on_a_failure_are_unknown_not_free() {
         input_tokens: Some(0),
         output_tokens: Some(0),
         max_tokens: Some(500),
-        ..facts(ErrorClass::Read, UNKNOWN)
+        ..facts(UNKNOWN)
     };
     let bill = bill(&zero);
     assert_eq!(
@@ -212,7 +210,7 @@ fn unknown_has_a_ceiling_by_formula() {
         usage: UsageSource::Other,
         max_tokens: Some(512),
         n: 2,
-        ..facts(ErrorClass::Read, UNKNOWN)
+        ..facts(UNKNOWN)
     };
     check(
         &unknown,
@@ -255,7 +253,7 @@ fn where_the_provider_stops_only_what_was_received_counts() {
         received_output_tokens: Some(40),
         max_tokens: Some(512),
         stream: Some(true),
-        ..facts(ErrorClass::Stream, stops)
+        ..facts(stops)
     };
     check(
         &cut,
@@ -275,7 +273,7 @@ fn where_the_provider_stops_only_what_was_received_counts() {
 fn a_success_without_usage_is_billed_and_uncovered() {
     let silent = BillFacts {
         max_tokens: Some(100),
-        ..facts(ErrorClass::None, BILLED)
+        ..facts(BILLED)
     };
     check(&silent, (Billed, E::Policy, None, None, Some(B::Formula)));
     // M8: estimated tokens are no evidence.
@@ -284,7 +282,7 @@ fn a_success_without_usage_is_billed_and_uncovered() {
         usage: UsageSource::Other,
         caller_cost: Some(0),
         max_tokens: Some(100),
-        ..facts(ErrorClass::Server, UNKNOWN)
+        ..facts(UNKNOWN)
     };
     check(
         &estimated,
@@ -294,7 +292,7 @@ fn a_success_without_usage_is_billed_and_uncovered() {
 
 #[test]
 fn unbilled_costs_nothing() {
-    let limited = facts(ErrorClass::RateLimit, UNBILLED);
+    let limited = facts(UNBILLED);
     check(&limited, (Unbilled, E::Policy, Some(0), Some(0), None));
     check(
         &BillFacts {
@@ -311,7 +309,7 @@ fn a_cost_far_from_the_table_is_suspect() {
     let used = BillFacts {
         input_tokens: Some(1_000),
         output_tokens: Some(100),
-        ..facts(ErrorClass::None, BILLED)
+        ..facts(BILLED)
     };
     for (cost, suspect) in [
         (24_000_000_000, false),

@@ -1,5 +1,6 @@
 //! Columns of the core → arrays over the same memory.
 
+use std::mem::take;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -13,7 +14,7 @@ use retrytoll_core::batch::{EventBatch, Flags, HashKind, Hashes};
 use retrytoll_core::column::{Bitmap, Sparse, Strings};
 use retrytoll_core::derive::{Derived, Named};
 use retrytoll_core::dictionary::Words;
-use retrytoll_core::field::{Bool, Hash, Int, Money, Text, Time, Word};
+use retrytoll_core::field::Int;
 
 use super::schema;
 
@@ -38,7 +39,7 @@ pub struct Encoded {
 /// Columns of unequal length: a bug here, never a matter of the input.
 pub fn encode(
     mut batch: EventBatch,
-    derived: Derived,
+    mut derived: Derived,
     words: &Arc<Words>,
     versions: &Versions,
 ) -> Result<Encoded, ArrowError> {
@@ -58,35 +59,30 @@ pub fn encode(
     out.push(Arc::new(Int32Array::from(batch.indexes)));
 
     let [_, started_at] = batch.times;
-    for time in Time::ALL {
-        let column = if *time == Time::Ts {
-            derived.ts_us.clone()
-        } else {
-            started_at.clone()
-        };
-        out.instants(column);
-    }
+    // `ts` is the derived one: the record's time where the caller gave none.
+    out.instants(take(&mut derived.ts_us));
+    out.instants(started_at);
     out.named(&derived.ts_source)?;
-    for (_, column) in Text::ALL.iter().zip(batch.texts) {
+    for column in batch.texts {
         out.strings(column)?;
     }
     let dictionary = dictionary_values(words)?;
-    for (_, column) in Word::ALL.iter().zip(batch.words) {
+    for column in batch.words {
         out.words(column, &dictionary)?;
     }
-    for (_, column) in Hash::ALL.iter().zip(batch.hashes) {
+    for column in batch.hashes {
         out.hashes(column)?;
     }
     for (int, column) in Int::ALL.iter().zip(batch.ints) {
         out.ints(column, int.is_narrow());
     }
-    for (_, column) in Bool::ALL.iter().zip(batch.bools) {
+    for column in batch.bools {
         out.bools(column);
     }
-    for (_, column) in Money::ALL.iter().zip(batch.money) {
+    for column in batch.money {
         out.money(column)?;
     }
-    let days = derived.days.clone();
+    let days = take(&mut derived.days);
     out.derived(derived, versions)?;
     Ok(Encoded {
         rows: RecordBatch::try_new(out.layout, out.arrays)?,

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 
 use arrow::array::{RecordBatch, UInt32Array};
@@ -16,7 +15,10 @@ use parquet::errors::ParquetError;
 
 use super::columns::Encoded;
 use super::schema::{layout, writer_properties};
-use super::stats::Stats;
+use crate::stats::RowStats;
+
+/// The columns that queries and rebuilds select by: a flushed file has statistics of these alone.
+const SELECTED_BY: &[&str] = &["ts", "source_offset"];
 
 /// Bounds of the files of one flush.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +38,7 @@ impl Default for FileLimits {
     }
 }
 
-/// A file that is written, synced, and in no commit yet.
+/// A file that is written, and in no commit yet. The writer syncs it before the commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenFile {
     /// Relative to the table.
@@ -52,7 +54,7 @@ pub struct WrittenFile {
 struct Open {
     path: String,
     writer: ArrowWriter<File>,
-    stats: Stats,
+    stats: RowStats,
     /// The number of the batch that came last.
     touched: u64,
 }
@@ -113,7 +115,7 @@ impl FlushFiles {
         self.done.iter().map(|it| it.bytes).sum::<u64>() + open.sum::<u64>()
     }
 
-    /// Finishes, syncs and names all files; call it at the end of a flush.
+    /// Finishes and names all files; call it at the end of a flush.
     ///
     /// # Errors
     /// As for [`FlushFiles::append`].
@@ -152,7 +154,7 @@ impl FlushFiles {
         Ok(Open {
             path,
             writer,
-            stats: Stats::default(),
+            stats: RowStats::of(SELECTED_BY),
             touched: self.batches,
         })
     }
@@ -177,15 +179,13 @@ impl FlushFiles {
             ..
         } = open;
         let file = writer.into_inner()?;
-        file.sync_all()?;
-        sync_folder(&self.root.join(partition_folder(day)))?;
         let bytes = file.metadata()?.len();
         let written = WrittenFile {
             path,
             bytes,
-            rows: stats.rows,
+            rows: stats.rows(),
             day,
-            stats: stats.json(),
+            stats: stats.to_json(),
         };
         self.done.push(written);
         Ok(())
@@ -222,8 +222,4 @@ pub fn date_text(day: i32) -> String {
     (epoch + chrono::Duration::days(day.into()))
         .format("%Y-%m-%d")
         .to_string()
-}
-
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }

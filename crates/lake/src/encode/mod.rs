@@ -9,7 +9,6 @@
 mod columns;
 mod files;
 mod schema;
-mod stats;
 
 pub use columns::{Encoded, Versions, encode};
 pub use files::{FileLimits, FlushFiles, WrittenFile, date_text};
