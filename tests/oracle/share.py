@@ -249,9 +249,14 @@ def bill(event, kind, prices):
 
 def figures(rows):
     """One group's figures from (event, is_retry, kind, state, confirmed, expected, ceiling, used)."""
-    total = lambda retry, i: sum((r[i] for r in rows if r[1] == retry and r[i] is not None), ZERO)
+    def total(retry, i):
+        """No rows cost nothing; rows of which no cost is known have an unknown one, never zero."""
+        asked = [row[i] for row in rows if row[1] == retry]
+        known = [amount for amount in asked if amount is not None]
+        return sum(known, ZERO) if known or not asked else None
+
     r, o = ([total(retry, i) for i in (4, 5, 6)] for retry in (True, False))
-    ratio = lambda a, b: a / (a + b) if a + b else None
+    ratio = lambda a, b: a / (a + b) if None not in (a, b) and a + b else None
     judged = [row for row in rows if row[2] in ("none", "truncated", "invalid_output") and not row[0].get("cache_hit")]
     covered = sum(1 for row in judged if row[7])
     coverage = Decimal(covered) / len(judged) if judged else None
@@ -264,7 +269,7 @@ def figures(rows):
         "share": ratio(r[1], o[1]), "share_low": ratio(r[0], o[2]), "share_high": ratio(r[2], o[0]),
         "without_money": sum(1 for row in rows if row[5] is None),
         "coverage": coverage,
-        "withheld": coverage is None or coverage < Decimal("0.8"),
+        "withheld": None in (r[1], o[1]) or coverage is None or coverage < Decimal("0.8"),
     }
 
 
