@@ -14,7 +14,7 @@ fn end(
         phase,
         finish_reason,
         decision,
-        stream_complete: None,
+        ..EndFacts::default()
     }
 }
 
@@ -134,6 +134,115 @@ fn ends_have_their_class() {
         (end(302, "", "", "", "retry"), "unknown"),
         (end(0, "APIConnectionError", "", "", "retry"), "unknown"),
         (end(200, "SomethingElse", "", "stop", "retry"), "unknown"),
+        // The bare name of a type, and words within a text.
+        (end(0, "httpx.ConnectTimeout", "", "", "retry"), "connect"),
+        (
+            end(
+                0,
+                "openai.APITimeoutError: Request timed out.",
+                "",
+                "",
+                "retry",
+            ),
+            "read",
+        ),
+        (
+            end(
+                0,
+                "java.net.SocketTimeoutException: Read timed out",
+                "",
+                "",
+                "retry",
+            ),
+            "read",
+        ),
+        (
+            end(
+                0,
+                "System.Net.Sockets.SocketException (111): Connection refused",
+                "",
+                "",
+                "retry",
+            ),
+            "connect",
+        ),
+        (
+            end(0, "dial tcp 10.0.0.1:443: i/o timeout", "", "", "retry"),
+            "connect",
+        ),
+        (
+            end(
+                0,
+                "net/http: request canceled (Client.Timeout exceeded)",
+                "",
+                "",
+                "give_up",
+            ),
+            "read",
+        ),
+        (
+            end(
+                0,
+                "HTTPSConnectionPool(host='h', port=443): Read timed out.",
+                "",
+                "",
+                "retry",
+            ),
+            "read",
+        ),
+        (
+            end(
+                429,
+                "You exceeded your current quota, please check",
+                "",
+                "",
+                "no_retry",
+            ),
+            "quota",
+        ),
+        (
+            end(503, "The model is currently overloaded.", "", "", "retry"),
+            "overloaded",
+        ),
+        (end(400, "invalid timeout_ms", "", "", "no_retry"), "client"),
+        (
+            end(429, "request timed out in queue", "", "", "retry"),
+            "rate_limit",
+        ),
+        // The error's type is a status, or no error at all.
+        (end(0, "429", "", "", "retry"), "rate_limit"),
+        (end(0, "504", "connect", "", "retry"), "connect"),
+        (end(200, "none", "", "stop", "retry"), "none"),
+        (end(0, "None", "", "", "retry"), "unknown"),
+        // Statuses of time-outs, where the phase knows more.
+        (end(408, "", "connect", "", "retry"), "connect"),
+        (end(499, "", "stream", "", "give_up"), "stream"),
+        (end(429, "", "read", "", "retry"), "rate_limit"),
+        (end(500, "", "read", "", "retry"), "server"),
+        // Headers came, the rest did not.
+        (end(200, "", "read", "", "retry"), "read"),
+        (end(200, "Oops", "total", "", "retry"), "read"),
+        (end(0, "overloaded_error", "stream", "", "retry"), "stream"),
+        (end(200, "", "", "error", "retry"), "stream"),
+        // What a used answer carries over from earlier attempts says nothing.
+        (end(200, "RateLimitError", "", "stop", "success"), "none"),
+        (end(0, "ReadTimeout", "read", "", "success"), "none"),
+        (
+            end(200, "ReadTimeout", "read", "length", "success"),
+            "truncated",
+        ),
+        (end(429, "", "", "", "success"), "rate_limit"),
+        // A caller's own timer aborts, too; then it tries again.
+        (end(0, "AbortError", "", "", "retry"), "read"),
+        (
+            end(0, "TaskCanceledException", "connect", "", "retry"),
+            "connect",
+        ),
+        (
+            end(0, "TaskCanceledException", "", "", "give_up"),
+            "cancelled",
+        ),
+        (end(429, "RateLimitError", "", "", "cancelled"), "cancelled"),
     ] {
         assert_eq!(classes.classify(&facts).name(), expected, "{facts:?}");
     }
@@ -146,6 +255,43 @@ fn a_stream_without_its_end_is_cut() {
         ..end(200, "", "", "", "retry")
     };
     assert_eq!(Classes::built_in().classify(&cut), ErrorClass::Stream);
+    let kept = EndFacts {
+        decision: "success",
+        ..cut
+    };
+    assert_eq!(Classes::built_in().classify(&kept), ErrorClass::None);
+}
+
+/// M13: what fails after a 200 has broken the stream, but a bad answer is an answer.
+#[test]
+fn an_error_in_a_stream_that_began_is_a_cut() {
+    let classes = Classes::built_in();
+    for (error_type, streamed, expected) in [
+        ("overloaded_error", Some(true), "stream"),
+        ("overloaded_error", Some(false), "overloaded"),
+        ("overloaded_error", None, "overloaded"),
+        ("RemoteProtocolError", Some(true), "stream"),
+        ("RemoteProtocolError", None, "read"),
+        ("JSONDecodeError", Some(true), "invalid_output"),
+        ("content_filter", Some(true), "content"),
+        ("", Some(true), "none"),
+    ] {
+        let facts = EndFacts {
+            stream: streamed,
+            ..end(200, error_type, "", "", "retry")
+        };
+        assert_eq!(classes.classify(&facts).name(), expected, "{facts:?}");
+    }
+}
+
+#[test]
+fn a_name_of_any_length_is_taken() {
+    let long = "x".repeat(10_000);
+    let facts = EndFacts {
+        error_type: &long,
+        ..EndFacts::default()
+    };
+    assert_eq!(Classes::built_in().classify(&facts), ErrorClass::Unknown);
 }
 
 /// Each row of the data file alone leads to its class, so no two rows contradict each other.
@@ -155,9 +301,17 @@ fn every_row_of_the_table_is_reached() {
     let classes = Classes::built_in();
     let of = |facts| classes.classify(&facts);
     let blank = EndFacts {
-        decision: "retry",
+        decision: "give_up",
         ..EndFacts::default()
     };
+    for word in &table.absent {
+        let facts = EndFacts {
+            error_type: word,
+            status: Some(200),
+            ..blank
+        };
+        assert_eq!(of(facts), ErrorClass::None, "absent {word}");
+    }
     for (word, class) in &table.phase {
         assert_eq!(
             of(EndFacts {
@@ -205,6 +359,17 @@ fn every_row_of_the_table_is_reached() {
             "error {word}"
         );
     }
+    for within in &table.within {
+        for word in &within.words {
+            assert!(!key(word).is_empty(), "{word:?}");
+            let text = format!("ZQ {} ZQ", word.to_uppercase());
+            let facts = EndFacts {
+                error_type: &text,
+                ..blank
+            };
+            assert_eq!(classes.classify(&facts), within.class, "within {word}");
+        }
+    }
     assert_eq!(
         table
             .broken
@@ -220,5 +385,6 @@ fn names_are_those_of_the_enum() {
     for (number, name) in ErrorClass::NAMES.into_iter().enumerate() {
         let class: ErrorClass = serde_json::from_value(name.into()).unwrap();
         assert_eq!(class as usize, number);
+        assert_eq!((ErrorClass::ALL[number], class.name()), (class, name));
     }
 }

@@ -272,6 +272,7 @@ fn classify(batch: &EventBatch, words: &Dictionary, tables: &Tables, row: usize)
         phase: words.get(batch.word(Word::Phase, row)),
         finish_reason: words.get(batch.word(Word::FinishReason, row)),
         decision: words.get(batch.word(Word::Decision, row)),
+        stream: batch.bool(Bool::Stream, row),
         stream_complete: batch.bool(Bool::StreamComplete, row),
     })
 }
@@ -287,18 +288,21 @@ fn bill_row(
     let int = |int| batch.int(int, row);
     let stream = batch.bool(Bool::Stream, row);
     let (provider, model) = (word(Word::Provider), word(Word::Model));
+    let usage = match word(Word::UsageSource) {
+        "" | "provider" => UsageSource::Provider,
+        _ => UsageSource::Other,
+    };
     let verdict = tables.policy.decide(&PolicyFacts {
         provider,
         model,
         class,
         status: int(Int::StatusCode),
+        finish_reason: word(Word::FinishReason),
         stream,
+        empty: int(Int::OutputTokens) == Some(0) && usage == UsageSource::Provider,
     });
-    let usage = match word(Word::UsageSource) {
-        "" | "provider" => UsageSource::Provider,
-        _ => UsageSource::Other,
-    };
     bill(&BillFacts {
+        class,
         verdict,
         price: tables.prices.get(provider, model),
         input_tokens: int(Int::InputTokens),

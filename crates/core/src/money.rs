@@ -69,6 +69,32 @@ impl fmt::Display for Usd {
 /// # Errors
 /// Other text, a digit too fine for the scale, or a value beyond 38 digits.
 pub fn parse_scaled(text: &str, scale: u32) -> Result<i128, AmountError> {
+    let (value, places) = scaled(text, scale)?;
+    match power_of_ten(places) {
+        Some(power) if value % power == 0 => Ok(value / power),
+        _ if value == 0 => Ok(0),
+        _ => Err(AmountError::TooFine(scale)),
+    }
+}
+
+/// Decimal text times 10^`scale`, what is finer rounded once, ties to the even neighbour.
+///
+/// ```
+/// use retrytoll_core::money::parse_rounded;
+/// assert_eq!(parse_rounded("2.50e-2", 2), Ok(2));
+/// assert_eq!(parse_rounded("0.0251", 2), Ok(3));
+/// ```
+///
+/// # Errors
+/// Other text, or a value beyond 38 digits.
+pub fn parse_rounded(text: &str, scale: u32) -> Result<i128, AmountError> {
+    let (value, places) = scaled(text, scale)?;
+    let power = power_of_ten(places);
+    Ok(power.map_or(0, |power| divide_half_even(value, power)))
+}
+
+/// A value and the power of ten that it is still to be divided by.
+fn scaled(text: &str, scale: u32) -> Result<(i128, i64), AmountError> {
     let (mantissa, exponent) = match text.find(['e', 'E']) {
         Some(at) => {
             let exponent: i32 = text[at + 1..]
@@ -83,43 +109,40 @@ pub fn parse_scaled(text: &str, scale: u32) -> Result<i128, AmountError> {
         None => (false, mantissa),
     };
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let all = || whole.bytes().chain(fraction.bytes());
-    if all().next().is_none() || !all().all(|byte| byte.is_ascii_digit()) {
+    let mut all = whole.bytes().chain(fraction.bytes());
+    if whole.len() + fraction.len() == 0 || !all.all(|byte| byte.is_ascii_digit()) {
         return Err(AmountError::NotDecimal);
     }
+    // Zeros at the end say nothing, and may be many.
+    let fraction = fraction.trim_end_matches('0');
     let mut value = 0_i128;
-    for byte in all() {
+    for byte in whole.bytes().chain(fraction.bytes()) {
         let digit = i128::from(byte - b'0');
         value = value
             .checked_mul(10)
             .and_then(|it| it.checked_add(digit))
             .ok_or(AmountError::TooLarge)?;
     }
+    let value = if negative { -value } else { value };
     let places = i64::from(exponent) + i64::from(scale) - fraction.len() as i64;
-    let value = shift(value, places, scale)?;
-    Ok(if negative { -value } else { value })
+    if places <= 0 || value == 0 {
+        return Ok((value, -places));
+    }
+    let value = power_of_ten(places).and_then(|power| value.checked_mul(power));
+    Ok((value.ok_or(AmountError::TooLarge)?, 0))
 }
 
-/// `value` times 10^`places`.
-fn shift(value: i128, places: i64, scale: u32) -> Result<i128, AmountError> {
-    if value == 0 {
-        return Ok(0);
-    }
-    let power = u32::try_from(places.unsigned_abs()).unwrap_or(u32::MAX);
-    let power = 10_i128.checked_pow(power);
-    match (places >= 0, power) {
-        (true, Some(power)) => value.checked_mul(power).ok_or(AmountError::TooLarge),
-        (true, None) => Err(AmountError::TooLarge),
-        (false, Some(power)) if value % power == 0 => Ok(value / power),
-        (false, _) => Err(AmountError::TooFine(scale)),
-    }
+/// 10^`places`, where that fits; 1 for what is not positive.
+fn power_of_ten(places: i64) -> Option<i128> {
+    let places = u32::try_from(places.max(0)).ok()?;
+    10_i128.checked_pow(places)
 }
 
 /// `value / divisor`, ties to the even neighbour; `divisor` is positive.
 #[must_use]
 pub fn divide_half_even(value: i128, divisor: i128) -> i128 {
     let (quotient, rest) = (value.div_euclid(divisor), value.rem_euclid(divisor));
-    match (rest * 2).cmp(&divisor) {
+    match rest.cmp(&(divisor - rest)) {
         std::cmp::Ordering::Less => quotient,
         std::cmp::Ordering::Greater => quotient + 1,
         std::cmp::Ordering::Equal => quotient + quotient.rem_euclid(2),
@@ -146,6 +169,8 @@ mod tests {
         check("1000e-3", Ok(DOLLAR));
         check("999999.999999999999", Ok(ROW_MAX));
         check("0.000000000001", Ok(1));
+        check(&format!("0.5{}", "0".repeat(60)), Ok(DOLLAR / 2));
+        check(&"0".repeat(60), Ok(0));
     }
 
     #[test]
@@ -182,5 +207,23 @@ mod tests {
     fn ties_go_to_the_even_neighbour() {
         let rounded = [-15, -5, 4, 5, 6, 15, 25].map(|value| divide_half_even(value, 10));
         assert_eq!(rounded, [-2, 0, 0, 0, 1, 2, 2]);
+        let divisor = 10_i128.pow(38);
+        assert_eq!(divide_half_even(divisor / 2 + 1, divisor), 1);
+    }
+
+    #[test]
+    fn what_is_too_fine_is_rounded_only_where_asked() {
+        for (text, expected) in [
+            ("0.12345", Ok(12)),
+            ("0.125", Ok(12)),
+            ("0.135", Ok(14)),
+            ("-0.125", Ok(-12)),
+            ("1e-99", Ok(0)),
+            ("7", Ok(700)),
+            ("1e40", Err(AmountError::TooLarge)),
+            ("NaN", Err(AmountError::NotDecimal)),
+        ] {
+            assert_eq!(parse_rounded(text, 2), expected, "{text}");
+        }
     }
 }

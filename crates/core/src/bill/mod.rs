@@ -7,8 +7,9 @@ mod policy;
 mod price;
 
 pub use policy::{BillingState, Chance, Policy, PolicyError, PolicyFacts, Verdict};
-pub use price::{Price, PriceError, Prices, Tokens};
+pub use price::{BadPrice, Price, PriceError, Prices, Tokens};
 
+use crate::class::ErrorClass;
 use crate::money::{ROW_MAX, divide_half_even};
 
 /// What shows that an attempt was billed or not. The order is that of the column's numbers.
@@ -50,6 +51,7 @@ impl CostBasis {
 /// What the event says that money depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct BillFacts<'a> {
+    pub class: ErrorClass,
     pub verdict: Verdict,
     /// The list price of the model; `None` is unpriced.
     pub price: Option<&'a Price>,
@@ -87,9 +89,9 @@ pub struct Bill {
     pub evidence: Evidence,
     /// 10^-12 dollars; `None` where unpriced or tokens are unknown.
     pub confirmed: Option<i128>,
-    /// 10^-12 dollars; `None` where nothing bounds it.
+    /// 10^-12 dollars; `None` where nothing bounds it, and where `confirmed` is.
     pub ceiling: Option<i128>,
-    /// `None` where nothing was billed.
+    /// `None` where nothing was billed, and where it was but the tokens are unknown.
     pub basis: Option<CostBasis>,
     pub unit_suspect: bool,
     pub unit_unknown: bool,
@@ -100,18 +102,24 @@ pub struct Bill {
 const UNIT_SUSPECT_FACTOR: i128 = 20;
 
 impl BillFacts<'_> {
-    /// Tokens of the provider's that show a billed attempt. Zero tokens show nothing.
+    /// Whether the provider's own count shows a billed attempt. Zero tokens show nothing.
+    fn has_usage(&self) -> bool {
+        let counted = |tokens: Option<i64>| tokens.is_some_and(|tokens| tokens > 0);
+        self.usage == UsageSource::Provider
+            && (counted(self.input_tokens) || counted(self.output_tokens))
+    }
+
+    /// The provider's tokens, where all that cost something are known: what is missing is not
+    /// zero. A failure has no output to count, and some models charge none.
     fn provider_tokens(&self) -> Option<Tokens> {
-        let (input, output) = (
-            self.input_tokens.unwrap_or(0),
-            self.output_tokens.unwrap_or(0),
-        );
-        let told = self.usage == UsageSource::Provider && input + output > 0;
-        told.then_some(Tokens {
-            input,
-            output,
+        let no_output = !self.class.is_answer() || self.price.is_some_and(|it| it.output == 0);
+        let output = self.output_tokens.or(no_output.then_some(0));
+        Some(Tokens {
+            input: self.input_tokens?,
+            output: output?,
             ..self.cache
         })
+        .filter(|_| self.has_usage())
     }
 
     /// Whether a call costs nothing at the margin.
@@ -119,18 +127,45 @@ impl BillFacts<'_> {
         matches!(self.billing_mode, "provisioned" | "free" | "self_hosted")
     }
 
-    /// The greatest cost that the request itself allows.
-    fn formula(&self) -> Option<i128> {
-        let received = self.received_output_tokens;
-        let output = match (self.verdict.stops_on_disconnect, self.stream, received) {
-            (true, Some(true), Some(received)) => received,
-            _ => self.max_tokens?.checked_mul(self.n)?,
+    /// The most tokens that the request itself allows.
+    fn formula_tokens(&self) -> Option<Tokens> {
+        let streamed = self.stream.unwrap_or(self.class == ErrorClass::Stream);
+        let output = match self.received_output_tokens {
+            Some(received) if self.verdict.stops_on_disconnect && streamed => received,
+            _ => self.max_tokens?.saturating_mul(self.n),
         };
-        self.price?.cost(Tokens {
+        Some(Tokens {
             input: self.input_tokens?,
             output,
             ..self.cache
         })
+    }
+
+    /// The caller's cost in dollars, where its unit is known.
+    fn caller_dollars(&self, bill: &mut Bill) -> Option<i128> {
+        let cost = self.caller_cost?;
+        let is = |unit: &str| self.cost_unit.eq_ignore_ascii_case(unit);
+        if is("") || is("usd") || is("dollars") {
+            Some(cost)
+        } else if is("cents") || is("usd_cents") {
+            Some(divide_half_even(cost, 100))
+        } else {
+            bill.unit_unknown = true;
+            None
+        }
+    }
+
+    /// The caller's cost where it may be used. Zero is what callers write who don't know.
+    fn caller(&self, bill: &mut Bill) -> Option<i128> {
+        let cost = self.caller_dollars(bill).filter(|cost| *cost > 0)?;
+        let by = |tokens: Option<Tokens>| self.price?.cost(tokens?).filter(|table| *table > 0);
+        let apart = |low: i128, high: i128| high > low.saturating_mul(UNIT_SUSPECT_FACTOR);
+        bill.unit_suspect = match by(self.provider_tokens()) {
+            Some(table) => apart(table.min(cost), table.max(cost)),
+            // Without usage, the table still says what is too much.
+            None => by(self.formula_tokens()).is_some_and(|most| apart(most, cost)),
+        };
+        Some(cost).filter(|_| !bill.unit_suspect)
     }
 }
 
@@ -149,52 +184,29 @@ pub fn bill(facts: &BillFacts<'_>) -> Bill {
         unit_unknown: false,
         overflow: false,
     };
-    let tokens = facts.provider_tokens();
-    let caller = caller_cost(facts, &mut bill);
+    let caller = facts.caller(&mut bill);
     if facts.cache_hit {
         // The gateway's own cache answered: nothing went out.
         return unbilled(bill, Evidence::Caller);
     }
-    if let Some(tokens) = tokens {
+    if facts.has_usage() {
         bill.state = BillingState::Billed;
         bill.p_billed = Chance::SURE;
         bill.evidence = Evidence::Usage;
-        return with_usage(facts, tokens, caller, bill);
+        return with_usage(facts, caller, bill);
     }
     if facts.is_free() {
         bill.confirmed = Some(0);
         bill.ceiling = Some(0);
         return bill;
     }
-    if let Some(cost) = caller.filter(|cost| *cost > 0) {
+    if let Some(cost) = caller {
         bill.state = BillingState::Billed;
         bill.p_billed = Chance::SURE;
         bill.evidence = Evidence::Caller;
         return settled(bill, Some(cost), CostBasis::Caller);
     }
     by_policy(facts, bill)
-}
-
-/// The caller's cost in dollars where it may be used.
-fn caller_cost(facts: &BillFacts<'_>, bill: &mut Bill) -> Option<i128> {
-    let cost = facts.caller_cost?;
-    let cost = match facts.cost_unit {
-        "" | "usd" | "USD" | "dollars" => cost,
-        "cents" | "usd_cents" | "USD_cents" => divide_half_even(cost, 100),
-        _ => {
-            bill.unit_unknown = true;
-            return None;
-        }
-    };
-    let table = facts
-        .provider_tokens()
-        .and_then(|tokens| facts.price?.cost(tokens))
-        .filter(|table| *table > 0 && cost > 0);
-    if let Some(table) = table {
-        let (low, high) = (table.min(cost), table.max(cost));
-        bill.unit_suspect = high > low.saturating_mul(UNIT_SUSPECT_FACTOR);
-    }
-    Some(cost).filter(|_| !bill.unit_suspect)
 }
 
 fn unbilled(mut bill: Bill, evidence: Evidence) -> Bill {
@@ -206,17 +218,19 @@ fn unbilled(mut bill: Bill, evidence: Evidence) -> Bill {
     bill
 }
 
-fn with_usage(facts: &BillFacts<'_>, tokens: Tokens, caller: Option<i128>, bill: Bill) -> Bill {
+fn with_usage(facts: &BillFacts<'_>, caller: Option<i128>, bill: Bill) -> Bill {
     if facts.is_free() {
         return settled(bill, Some(0), CostBasis::Usage);
     }
-    match (facts.price, caller.filter(|cost| *cost > 0)) {
-        (Some(price), _) => settled(bill, price.cost(tokens), CostBasis::Usage),
-        (None, Some(cost)) => settled(bill, Some(cost), CostBasis::Caller),
-        (None, None) => Bill {
+    match (facts.price, facts.provider_tokens(), caller) {
+        (Some(price), Some(tokens), _) => settled(bill, price.cost(tokens), CostBasis::Usage),
+        (_, _, Some(cost)) => settled(bill, Some(cost), CostBasis::Caller),
+        (None, _, None) => Bill {
             basis: Some(CostBasis::Unpriced),
             ..bill
         },
+        // Billed, some tokens unknown: no figure yet.
+        (Some(_), None, None) => bill,
     }
 }
 
@@ -231,19 +245,24 @@ fn settled(mut bill: Bill, cost: Option<i128>, basis: CostBasis) -> Bill {
 }
 
 fn by_policy(facts: &BillFacts<'_>, mut bill: Bill) -> Bill {
-    match bill.state {
-        BillingState::Unbilled => return unbilled(bill, Evidence::Policy),
-        // Billed, tokens unknown: no figure yet.
-        BillingState::Billed => {}
-        BillingState::Unknown => bill.confirmed = Some(0),
+    bill.basis = facts.price.is_none().then_some(CostBasis::Unpriced);
+    match (bill.state, facts.price) {
+        (BillingState::Unbilled, _) => {
+            bill.basis = None;
+            return unbilled(bill, Evidence::Policy);
+        }
+        // Billed, tokens unknown: no figure yet, and none that bounds it.
+        (BillingState::Billed, _) => {}
+        (BillingState::Unknown, None) => bill.confirmed = Some(0),
+        (BillingState::Unknown, Some(price)) => {
+            bill.confirmed = Some(0);
+            bill.basis = Some(CostBasis::Formula);
+            if let Some(tokens) = facts.formula_tokens() {
+                bill.ceiling = price.cost(tokens);
+                bill.overflow = bill.ceiling.is_none();
+            }
+        }
     }
-    if facts.price.is_none() {
-        bill.basis = Some(CostBasis::Unpriced);
-        bill.confirmed = None;
-        return bill;
-    }
-    bill.ceiling = facts.formula();
-    bill.basis = Some(CostBasis::Formula);
     bill
 }
 

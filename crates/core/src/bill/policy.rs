@@ -1,16 +1,13 @@
 //! class, provider, status → billing state and the chance of it, by rows of data.
 
-use std::collections::HashMap;
+mod file;
 
-use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::class::ErrorClass;
-use crate::money::parse_scaled;
 
 /// Whether an attempt was billed. The order is that of the column's numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BillingState {
     Billed,
@@ -24,7 +21,7 @@ impl BillingState {
 }
 
 /// A chance, in 1/10000.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Chance(pub u16);
 
 impl Chance {
@@ -49,62 +46,33 @@ pub struct PolicyFacts<'a> {
     pub model: &'a str,
     pub class: ErrorClass,
     pub status: Option<i64>,
+    pub finish_reason: &'a str,
     pub stream: Option<bool>,
+    /// The provider counted no output token.
+    pub empty: bool,
 }
 
 /// The rows that apply, ready for use.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    by_provider: HashMap<String, Vec<Row>>,
-    any_provider: Vec<Row>,
+    /// A user's before the built-in ones; the first that fits counts.
+    rows: Vec<Row>,
     /// By the class's number.
     default: [Option<Verdict>; ErrorClass::NAMES.len()],
     version: String,
 }
 
+/// What is empty or `None` fits everything.
 #[derive(Clone, Debug)]
 struct Row {
-    upstream: Vec<String>,
-    status: Vec<i64>,
-    class: Vec<ErrorClass>,
-    stream: Option<bool>,
-    verdict: Verdict,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawRow {
-    #[serde(default)]
     provider: Vec<String>,
-    #[serde(default)]
     upstream: Vec<String>,
-    #[serde(default)]
+    finish: Vec<String>,
     status: Vec<i64>,
-    #[serde(default)]
     class: Vec<ErrorClass>,
     stream: Option<bool>,
-    state: BillingState,
-    p_billed: String,
-    #[serde(default)]
-    stops_on_disconnect: bool,
-    source: String,
-    date: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawDefault {
-    state: BillingState,
-    p_billed: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawPolicy {
-    #[serde(default)]
-    default: HashMap<String, RawDefault>,
-    #[serde(default)]
-    row: Vec<RawRow>,
+    empty: Option<bool>,
+    verdict: Verdict,
 }
 
 /// A policy file that can't be used: every mistake in it.
@@ -121,30 +89,30 @@ impl Policy {
     /// The user's file has mistakes; all of them are named.
     pub fn new(user: Option<&str>) -> Result<Self, PolicyError> {
         let mut mistakes = Vec::new();
-        let mut policy = Self {
-            by_provider: HashMap::new(),
-            any_provider: Vec::new(),
-            default: [None; ErrorClass::NAMES.len()],
-            version: String::new(),
-        };
+        let mut rows = Vec::new();
+        let mut default = [None; ErrorClass::NAMES.len()];
         let mut hash = Sha256::new();
         for (text, name) in [(user, "policy file"), (Some(BUILT_IN), "built-in policy")] {
             let Some(text) = text else { continue };
             hash.update(text.as_bytes());
-            match toml::from_str::<RawPolicy>(text) {
-                Ok(raw) => policy.add(raw, name, &mut mistakes),
-                Err(error) => mistakes.push(format!("{name}: {error}")),
+            let file = file::read(text, name, &mut mistakes);
+            rows.extend(file.rows);
+            for (class, verdict) in file.defaults {
+                default[class as usize].get_or_insert(verdict);
             }
         }
-        policy.version = hash.finalize()[..4]
+        if !mistakes.is_empty() {
+            return Err(PolicyError(mistakes));
+        }
+        let version = hash.finalize()[..4]
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        if mistakes.is_empty() {
-            Ok(policy)
-        } else {
-            Err(PolicyError(mistakes))
-        }
+        Ok(Self {
+            rows,
+            default,
+            version,
+        })
     }
 
     /// Eight hex digits of the hash of all rows.
@@ -153,112 +121,70 @@ impl Policy {
         &self.version
     }
 
-    /// Adds rows behind those there are; defaults that are set already stay.
-    fn add(&mut self, raw: RawPolicy, name: &str, mistakes: &mut Vec<String>) {
-        for (class, default) in raw.default {
-            let known = ErrorClass::NAMES.iter().position(|name| **name == class);
-            let chance = chance(&default.p_billed);
-            match (known, chance) {
-                (Some(number), Some(p_billed)) => {
-                    let verdict = Verdict {
-                        state: default.state,
-                        p_billed,
-                        stops_on_disconnect: false,
-                    };
-                    self.default[number].get_or_insert(verdict);
-                }
-                (None, _) => mistakes.push(format!(
-                    "{name}: `default.{class}` is no error class; one of {}",
-                    ErrorClass::NAMES.join(", ")
-                )),
-                (_, None) => mistakes.push(mistake(
-                    name,
-                    &format!("default.{class}"),
-                    &default.p_billed,
-                )),
-            }
-        }
-        for (number, row) in raw.row.into_iter().enumerate() {
-            let place = format!("row {}", number + 1);
-            let Some(p_billed) = chance(&row.p_billed) else {
-                mistakes.push(mistake(name, &place, &row.p_billed));
-                continue;
-            };
-            if row.source.is_empty() || row.date.is_empty() {
-                mistakes.push(format!("{name}: {place} needs a `source` and a `date`"));
-            }
-            let verdict = Verdict {
-                state: row.state,
-                p_billed,
-                stops_on_disconnect: row.stops_on_disconnect,
-            };
-            let rule = Row {
-                upstream: row.upstream,
-                status: row.status,
-                class: row.class,
-                stream: row.stream,
-                verdict,
-            };
-            if row.provider.is_empty() {
-                self.any_provider.push(rule.clone());
-            }
-            for provider in row.provider {
-                self.by_provider
-                    .entry(provider)
-                    .or_default()
-                    .push(rule.clone());
-            }
-        }
-    }
-
-    /// What the policy says; the rows of the provider go before those of any.
+    /// What the policy says of an attempt.
     #[must_use]
     pub fn decide(&self, facts: &PolicyFacts<'_>) -> Verdict {
-        let of_provider = self.by_provider.get(facts.provider).into_iter().flatten();
-        let fits = |row: &&Row| row.fits(facts);
-        if let Some(row) = of_provider.chain(&self.any_provider).find(fits) {
-            return row.verdict;
-        }
-        let class = match (facts.class, facts.stream) {
-            (ErrorClass::Cancelled, Some(true)) => ErrorClass::Stream,
-            (ErrorClass::Cancelled, _) => ErrorClass::Read,
+        let streamed = facts.stream.unwrap_or(facts.class == ErrorClass::Stream);
+        // MONEY: cancelled is billed as `read` or `stream` is.
+        let like = match (facts.class, streamed) {
+            (ErrorClass::Cancelled, true) => ErrorClass::Stream,
+            (ErrorClass::Cancelled, false) => ErrorClass::Read,
             (class, _) => class,
         };
+        let fits = |row: &&Row| row.fits(facts, like, streamed);
+        if let Some(row) = self.rows.iter().find(fits) {
+            return row.verdict;
+        }
         const ASSUMED: Verdict = Verdict {
             state: BillingState::Unknown,
             p_billed: Chance(5_000),
             stops_on_disconnect: false,
         };
-        self.default[class as usize].unwrap_or(ASSUMED)
+        self.default[facts.class as usize]
+            .or(self.default[like as usize])
+            .unwrap_or(ASSUMED)
     }
 }
 
 impl Row {
-    fn fits(&self, facts: &PolicyFacts<'_>) -> bool {
-        let upstream = facts
-            .model
-            .split_once('/')
-            .map_or("", |(upstream, _)| upstream);
-        (self.upstream.is_empty() || self.upstream.iter().any(|it| it == upstream))
+    /// Integers first: they rule out nearly every row, for nearly every event.
+    fn fits(&self, facts: &PolicyFacts<'_>, like: ErrorClass, streamed: bool) -> bool {
+        (self.class.is_empty() || self.class.contains(&facts.class) || self.class.contains(&like))
             && (self.status.is_empty() || facts.status.is_some_and(|it| self.status.contains(&it)))
-            && (self.class.is_empty() || self.class.contains(&facts.class))
-            && self
-                .stream
-                .is_none_or(|it| it == facts.stream.unwrap_or(false))
+            && self.stream.is_none_or(|it| it == streamed)
+            && self.empty.is_none_or(|it| it == facts.empty)
+            && is_among(&self.finish, facts.finish_reason)
+            && is_among(&self.provider, facts.provider())
+            && is_among(&self.upstream, facts.upstream())
     }
 }
 
-fn chance(text: &str) -> Option<Chance> {
-    let scaled = parse_scaled(text, 4).ok()?;
-    (0..=10_000)
-        .contains(&scaled)
-        .then_some(Chance(scaled as u16))
+impl<'a> PolicyFacts<'a> {
+    /// Whom the call went to; where nobody said, what the model's name begins with.
+    fn provider(&self) -> &'a str {
+        match self.model.split_once('/') {
+            Some((first, _)) if self.provider.is_empty() => first,
+            _ => self.provider,
+        }
+    }
+
+    /// `openai` of a router's `openai/gpt-x`, which some write `openrouter/openai/gpt-x`.
+    fn upstream(&self) -> &'a str {
+        let mut parts = self.model.split('/');
+        let first = parts.next().unwrap_or("");
+        let upstream = if first.eq_ignore_ascii_case(self.provider()) {
+            parts.next().unwrap_or("")
+        } else {
+            first
+        };
+        // What nothing follows is the model itself.
+        parts.next().map_or("", |_| upstream)
+    }
 }
 
-fn mistake(name: &str, place: &str, value: &str) -> String {
-    format!(
-        "{name}: {place}: `p_billed` is {value:?}; a number from \"0\" to \"1\", at most 4 digits after the point"
-    )
+/// Whether a list names the word, in any case; an empty list fits everything.
+fn is_among(list: &[String], word: &str) -> bool {
+    list.is_empty() || list.iter().any(|it| it.eq_ignore_ascii_case(word))
 }
 
 #[cfg(test)]
@@ -273,7 +199,9 @@ mod tests {
             model: "m",
             class,
             status,
+            finish_reason: "",
             stream: None,
+            empty: false,
         }
     }
 
@@ -420,6 +348,79 @@ mod tests {
         }
     }
 
+    /// What a row names is met in any case, and where the event says it otherwise.
+    #[test]
+    fn rows_are_found_by_what_the_event_says() {
+        use ErrorClass as C;
+        let policy = Policy::new(None).unwrap();
+        let decide = |provider, model, class, status, stream| {
+            let facts = facts(provider, class, status);
+            let facts = PolicyFacts {
+                model,
+                stream,
+                ..facts
+            };
+            let verdict = policy.decide(&facts);
+            (
+                verdict.state,
+                verdict.p_billed.0,
+                verdict.stops_on_disconnect,
+            )
+        };
+        let stops = (Unknown, 10_000, true);
+        let cut = |provider, model| decide(provider, model, C::Stream, 200, None);
+        assert_eq!(cut("OpenRouter", "openai/m"), stops);
+        assert_eq!(cut("openrouter", "openrouter/openai/m"), stops);
+        assert_eq!(cut("", "openrouter/openai/m"), stops);
+        assert_eq!(cut("", "openai/m"), (Unknown, 9_000, false));
+        assert_eq!(cut("openrouter", "openai"), (Unknown, 9_000, false));
+        assert_eq!(
+            cut("openrouter", "openrouter/auto"),
+            (Unknown, 9_000, false)
+        );
+        assert_eq!(
+            decide("", "gemini/m", C::Server, 500, None),
+            (Unbilled, 0, false)
+        );
+        // Nobody said whether a cancelled call was streamed: as `read`.
+        let cancelled = |stream| decide("openrouter", "openai/m", C::Cancelled, 0, stream);
+        assert_eq!(cancelled(None), (Unknown, 10_000, false));
+        assert_eq!(cancelled(Some(true)), stops);
+        // A lost connection is no answer of the router's.
+        assert_eq!(
+            decide("openrouter", "m", C::Unknown, 0, None),
+            (Unknown, 5_000, false)
+        );
+        assert_eq!(
+            decide("openrouter", "m", C::Content, 200, None),
+            (Unknown, 5_000, false)
+        );
+        assert_eq!(
+            decide("openrouter", "m", C::Content, 403, None),
+            (Unbilled, 0, false)
+        );
+    }
+
+    #[test]
+    fn a_router_does_not_bill_what_is_empty_or_an_error() {
+        let policy = Policy::new(None).unwrap();
+        let of = |provider, finish_reason, empty, class| {
+            let facts = PolicyFacts {
+                finish_reason,
+                empty,
+                ..facts(provider, class, 200)
+            };
+            policy.decide(&facts).state
+        };
+        use ErrorClass::{InvalidOutput, Stream};
+        assert_eq!(of("openrouter", "error", false, Stream), Unbilled);
+        assert_eq!(of("openrouter", "", true, InvalidOutput), Unbilled);
+        assert_eq!(of("openrouter", "", true, ErrorClass::None), Unbilled);
+        assert_eq!(of("openrouter", "stop", false, InvalidOutput), Billed);
+        assert_eq!(of("openai", "", true, InvalidOutput), Billed);
+        assert_eq!(of("mistral", "error", false, Stream), Unknown);
+    }
+
     #[test]
     fn a_users_rows_and_defaults_go_first() {
         let user = r#"
@@ -440,27 +441,82 @@ mod tests {
         assert_eq!(chance(ErrorClass::Read), Chance(6_250));
         assert_eq!(chance(ErrorClass::Stream), Chance(9_000));
         assert_ne!(policy.version(), Policy::new(None).unwrap().version());
+        // A row of the user's for anyone goes before a built-in one for one provider.
+        let user = r#"
+            default.cancelled = { state = "unknown", p_billed = 0.125 }
+            [[row]]
+            status = 500
+            state = "billed"
+            p_billed = 1
+            source = "our own bill"
+            date = "2026-11-30"
+        "#;
+        let policy = Policy::new(Some(user)).unwrap();
+        let gemini = |class, status| policy.decide(&facts("gemini", class, status));
+        assert_eq!(gemini(ErrorClass::Server, 500).state, Billed);
+        assert_eq!(gemini(ErrorClass::Client, 400).state, Unbilled);
+        assert_eq!(gemini(ErrorClass::Cancelled, 0).p_billed, Chance(1_250));
+        assert_eq!(gemini(ErrorClass::Read, 0).p_billed, Chance(9_000));
     }
 
     #[test]
     fn every_mistake_is_told_at_once() {
         let user = r#"
+            policies = 1
             [default]
             reed = { state = "billed", p_billed = "1" }
-            read = { state = "billed", p_billed = "1.5" }
+            read = { state = "unknown", p_billed = "1.5" }
+            write = "0.1"
             [[row]]
-            state = "unknown"
+            provider = ["acme", 3]
+            state = "billed"
+            p_billed = 0.5
+            source = "x"
+            date = "2026"
+            [[row]]
+            status = [500, 999]
+            class = "sever"
+            stream = "yes"
+            state = "maybe"
             p_billed = "often"
+            stops = true
+            [[row]]
+            p_billed = "0.12345"
             source = "x"
             date = "2026"
         "#;
         let PolicyError(mistakes) = Policy::new(Some(user)).unwrap_err();
-        assert_eq!(mistakes.len(), 3, "{mistakes:#?}");
-        for part in ["default.reed", "\"1.5\"", "row 1"] {
-            assert!(
-                mistakes.iter().any(|it| it.contains(part)),
-                "{part} in {mistakes:#?}"
-            );
+        let parts = [
+            ("policy file: `policies`", ""),
+            ("`default.reed` is no error class", "connect, write"),
+            ("`default.read`: `p_billed` is \"1.5\"", "at most 4 digits"),
+            ("`default.write` is \"0.1\"", "a table is wanted"),
+            ("row 1: `provider` is 3", "words"),
+            ("row 1: `p_billed` is 0.5", "\"1\", as it is billed"),
+            ("row 2: `status` is 999", "100 to 599"),
+            ("row 2: `class` is \"sever\"", "server"),
+            ("row 2: `stream` is \"yes\"", "true or false"),
+            ("row 2: `state` is \"maybe\"", "billed, unbilled, unknown"),
+            ("row 2: `p_billed` is \"often\"", "from \"0\" to \"1\""),
+            ("row 2 has no `source`", ""),
+            ("row 2 has no `date`", ""),
+            ("row 2 has an unknown key `stops`", "stops_on_disconnect"),
+            ("row 3 has no `state`", "unknown"),
+            ("row 3: `p_billed` is \"0.12345\"", "at most 4 digits"),
+            ("row 3 names no condition", "provider"),
+        ];
+        for (start, end) in parts {
+            let told = |it: &&String| it.contains(start) && it.contains(end);
+            let count = mistakes.iter().filter(told).count();
+            assert_eq!(count, 1, "{start} in {mistakes:#?}");
         }
+        assert_eq!(mistakes.len(), parts.len(), "{mistakes:#?}");
+    }
+
+    #[test]
+    fn text_that_is_no_toml_is_one_mistake() {
+        let PolicyError(mistakes) = Policy::new(Some("[[row]\n")).unwrap_err();
+        assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
+        assert!(mistakes[0].starts_with("policy file: "), "{mistakes:#?}");
     }
 }

@@ -1,7 +1,8 @@
 //! provider, model → price per token, from a file in LiteLLM's form.
 //!
 //! Prices are read from the text of their numbers and held in 10^-24 dollars, so that a cost is
-//! exact until it is rounded once, half-even, to 10^-12 dollars.
+//! exact until it is rounded once, half-even, to 10^-12 dollars. LiteLLM's file holds prices such
+//! as 5.0000000000000004e-08; a digit below 10^-24 is rounded once when the file is read.
 
 use std::collections::HashMap;
 
@@ -9,9 +10,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
-use crate::money::{DOLLAR, ROW_MAX, divide_half_even, parse_scaled};
+use crate::money::{DOLLAR, ROW_MAX, divide_half_even, parse_rounded};
 
-/// Digits after the point of a price per token.
+/// Digits after the point of a price per token. Five terms of 10^12 tokens at less than a dollar
+/// stay below 10^37, which an `i128` holds.
 const PRICE_SCALE: u32 = 24;
 /// A price of a dollar per token and more is a mistake of units.
 const PRICE_MAX: i128 = 10_i128.pow(PRICE_SCALE);
@@ -85,7 +87,8 @@ impl Price {
 /// Prices by model, with the version that rows name.
 #[derive(Clone, Debug)]
 pub struct Prices {
-    by_model: HashMap<String, Price>,
+    by_model: HashMap<Box<[u8]>, Price>,
+    mistakes: Vec<BadPrice>,
     version: String,
 }
 
@@ -96,13 +99,19 @@ pub enum PriceError {
     NotAnObject(#[source] serde_json::Error),
     #[error("the price file has no model with a price; is it the right file?")]
     Empty,
-    #[error("`{model}`: `{key}` is {value}: a price per token from 0 to below 1 dollar is wanted")]
-    BadPrice {
-        model: String,
-        key: &'static str,
-        value: String,
-    },
 }
+
+/// An impossible price. Its model is unpriced; the rest of the file is good.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[error("`{model}`: `{key}` is {value}: a price per token from 0 to below 1 dollar is wanted")]
+pub struct BadPrice {
+    pub model: String,
+    pub key: &'static str,
+    pub value: String,
+}
+
+/// A key of the table of more bytes than this is never asked for with its provider before it.
+const KEY_BYTES_MAX: usize = 256;
 
 #[derive(Deserialize)]
 struct Entry<'a> {
@@ -116,6 +125,8 @@ struct Entry<'a> {
     cache_creation_input_token_cost: Option<&'a RawValue>,
     #[serde(borrow)]
     cache_creation_input_token_cost_above_1hr: Option<&'a RawValue>,
+    /// When the file's prices were so; stands in the entry `_about`.
+    as_of: Option<&'a str>,
 }
 
 const BUILT_IN: &str = include_str!("../../data/prices.json");
@@ -138,47 +149,70 @@ impl Prices {
     /// begins the version.
     ///
     /// # Errors
-    /// The file is no such object, has no prices, or one that is impossible.
+    /// The file is no such object, or has no prices. A model with an impossible price is unpriced,
+    /// and told by [`Prices::mistakes`].
     pub fn read(json: &str, name: &str) -> Result<Self, PriceError> {
         let entries: HashMap<String, &RawValue> =
             serde_json::from_str(json).map_err(PriceError::NotAnObject)?;
         let mut by_model = HashMap::new();
+        let mut mistakes = Vec::new();
+        let mut version = name.to_owned();
         for (model, entry) in entries {
-            // LiteLLM's file begins with a sample; keys that begin with `_` are remarks of ours.
-            if model == "sample_spec" || model.starts_with('_') {
-                continue;
-            }
             let Ok(entry) = serde_json::from_str::<Entry<'_>>(entry.get()) else {
                 continue;
             };
-            if let Some(price) = entry.price(&model)? {
-                by_model.insert(model, price);
+            // LiteLLM's file begins with a sample; keys that begin with `_` are remarks of ours.
+            if model == "sample_spec" || model.starts_with('_') {
+                if let Some(as_of) = entry.as_of.filter(|_| model == "_about") {
+                    version = format!("{name}-{as_of}");
+                }
+                continue;
+            }
+            match entry.price(&model) {
+                Ok(Some(price)) => {
+                    by_model.insert(model.into_bytes().into(), price);
+                }
+                Ok(None) => {}
+                Err(mistake) => mistakes.push(mistake),
             }
         }
         if by_model.is_empty() {
             return Err(PriceError::Empty);
         }
+        mistakes.sort_unstable();
         let hash = Sha256::digest(json.as_bytes());
         let hash: String = hash[..4].iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Self {
             by_model,
-            version: format!("{name}-{hash}"),
+            mistakes,
+            version: format!("{version}-{hash}"),
         })
     }
 
-    /// The price of a model: by its exact name, else by `provider/model`. `None` is unpriced,
+    /// The price of a model: of `provider/model`, else of the exact name. `None` is unpriced,
     /// which is never zero.
     #[must_use]
     pub fn get(&self, provider: &str, model: &str) -> Option<&Price> {
-        self.by_model.get(model).or_else(|| {
-            if provider.is_empty() {
-                return None;
+        let mut key = [0; KEY_BYTES_MAX];
+        let len = provider.len() + 1 + model.len();
+        if !provider.is_empty() && len <= KEY_BYTES_MAX {
+            key[..provider.len()].copy_from_slice(provider.as_bytes());
+            key[provider.len()] = b'/';
+            key[provider.len() + 1..len].copy_from_slice(model.as_bytes());
+            if let Some(price) = self.by_model.get(&key[..len]) {
+                return Some(price);
             }
-            self.by_model.get(&format!("{provider}/{model}"))
-        })
+        }
+        self.by_model.get(model.as_bytes())
     }
 
-    /// The name and eight hex digits of the hash of the file.
+    /// Models that are unpriced because of an impossible price.
+    #[must_use]
+    pub fn mistakes(&self) -> &[BadPrice] {
+        &self.mistakes
+    }
+
+    /// The name, the date where the file has one, and eight hex digits of the file's hash.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
@@ -186,12 +220,12 @@ impl Prices {
 }
 
 impl Entry<'_> {
-    fn price(&self, model: &str) -> Result<Option<Price>, PriceError> {
+    fn price(&self, model: &str) -> Result<Option<Price>, BadPrice> {
         let read = |value: Option<&RawValue>, key| match value.map(RawValue::get) {
             None | Some("null") => Ok(None),
             Some(text) => {
-                let price = parse_scaled(text.trim_matches('"'), PRICE_SCALE).ok();
-                let bad = || PriceError::BadPrice {
+                let price = parse_rounded(text.trim_matches('"'), PRICE_SCALE).ok();
+                let bad = || BadPrice {
                     model: model.into(),
                     key,
                     value: text.into(),
@@ -239,7 +273,9 @@ mod tests {
                    "cache_read_input_token_cost": 3e-07, "cache_creation_input_token_cost": 3.75e-06,
                    "cache_creation_input_token_cost_above_1hr": 6e-06},
         "fine": {"input_cost_per_token": 1.25e-14, "output_cost_per_token": 0},
-        "float": {"input_cost_per_token": 5.0000000000000004e-08, "output_cost_per_token": 1e-7},
+        "noise": {"input_cost_per_token": 5.0000000000000004e-08, "output_cost_per_token": 1e-30},
+        "both": {"input_cost_per_token": 1e-06, "output_cost_per_token": 1e-06},
+        "acme/both": {"input_cost_per_token": 2e-06, "output_cost_per_token": 2e-06},
         "image": {"output_cost_per_image": 0.04}
     }"#;
 
@@ -288,6 +324,17 @@ mod tests {
     }
 
     #[test]
+    fn a_float_with_all_its_digits_is_a_price() {
+        // 10^12 tokens x 5.0000000000000004e-08 = 50,000.000000000004; the output's 1e-30 is 0.
+        let tokens = Tokens {
+            input: 1_000_000_000_000,
+            output: 1_000_000,
+            ..Tokens::default()
+        };
+        assert_eq!(cost("noise", tokens), Some(50_000_000_000_000_004));
+    }
+
+    #[test]
     fn parts_above_the_whole_are_priced_as_input() {
         let tokens = Tokens {
             input: 10,
@@ -311,6 +358,13 @@ mod tests {
         let prices = Prices::read(FILE, "test").unwrap();
         assert!(prices.get("acme", "routed").is_some());
         assert!(prices.get("", "acme/routed").is_some());
+        // Whose price it is decides, where both names have one.
+        let input = |provider| prices.get(provider, "both").map(|price| price.input);
+        assert_eq!(input("acme"), Some(2 * PRICE_MAX / 1_000_000));
+        assert_eq!(input("other"), Some(PRICE_MAX / 1_000_000));
+        assert_eq!(input(""), Some(PRICE_MAX / 1_000_000));
+        let long = "x".repeat(2 * KEY_BYTES_MAX);
+        assert!(prices.get(&long, "both").is_some());
         for (provider, model) in [
             ("", "routed"),
             ("", "sample_spec"),
@@ -329,23 +383,81 @@ mod tests {
             Err(PriceError::NotAnObject(_))
         ));
         assert!(matches!(Prices::read("{}", "x"), Err(PriceError::Empty)));
-        let bad = r#"{"m": {"input_cost_per_token": 3, "output_cost_per_token": 1}}"#;
-        let error = Prices::read(bad, "x").unwrap_err().to_string();
-        assert!(
-            error.contains("`m`: `input_cost_per_token` is 3"),
-            "{error}"
-        );
+    }
+
+    #[test]
+    fn an_impossible_price_is_told_and_costs_only_its_model() {
+        let file = r#"{
+            "good": {"input_cost_per_token": 1e-06, "output_cost_per_token": 1e-06},
+            "large": {"input_cost_per_token": 3, "output_cost_per_token": 1e-06},
+            "less": {"input_cost_per_token": 1e-06, "output_cost_per_token": -1e-06},
+            "words": {"input_cost_per_token": "NaN", "output_cost_per_token": 1e-06}
+        }"#;
+        let prices = Prices::read(file, "x").unwrap();
+        let mistakes: Vec<_> = prices.mistakes().iter().map(ToString::to_string).collect();
+        let starts = [
+            "`large`: `input_cost_per_token` is 3:",
+            "`less`: `output",
+            "`words`: `in",
+        ];
+        assert_eq!(mistakes.len(), starts.len(), "{mistakes:#?}");
+        for (mistake, start) in mistakes.iter().zip(starts) {
+            assert!(mistake.starts_with(start), "{mistake}");
+        }
+        assert!(prices.get("", "good").is_some());
+        assert!(prices.get("", "large").is_none());
     }
 
     #[test]
     fn the_built_in_table_prices_the_well_known() {
         let prices = Prices::built_in();
+        assert_eq!(prices.mistakes(), []);
         for (provider, model) in [
             ("openai", "gpt-4o-mini"),
             ("anthropic", "claude-sonnet-4-5"),
             ("gemini", "gemini-2.5-flash"),
+            ("deepseek", "deepseek-chat"),
         ] {
             assert!(prices.get(provider, model).is_some(), "{model}");
+        }
+        let version = prices.version();
+        let parts: Vec<_> = version.split('-').collect();
+        assert_eq!(parts[..3], ["built", "in", "2026"], "{version}");
+        assert_eq!(parts.last().map(|hash| hash.len()), Some(8), "{version}");
+    }
+
+    /// Each entry of the built-in table is usable: prices that a person would write, a cached token
+    /// no dearer than another, and a cost for a million tokens of each side that is their sum.
+    #[test]
+    fn every_row_of_the_built_in_table_is_a_price() {
+        let prices = Prices::built_in();
+        let table: HashMap<String, serde_json::Value> = serde_json::from_str(BUILT_IN).unwrap();
+        assert!(table.contains_key("_about"));
+        for (model, entry) in table.iter().filter(|(model, _)| *model != "_about") {
+            let price = prices.get("", model).expect(model);
+            assert!(price.input > 0 && price.output >= price.input, "{model}");
+            assert!(
+                price.cache_read.is_none_or(|it| it < price.input),
+                "{model}"
+            );
+            assert!(
+                price
+                    .cache_write
+                    .is_none_or(|it| it == 0 || it >= price.input),
+                "{model}"
+            );
+            let provider = entry["litellm_provider"].as_str().expect(model);
+            let bare = model.strip_prefix(&format!("{provider}/")).unwrap_or(model);
+            assert_eq!(prices.get(provider, bare), Some(price), "{model}");
+            let million = Tokens {
+                input: 1_000_000,
+                output: 1_000_000,
+                ..Tokens::default()
+            };
+            let dollars = |key: &str| entry[key].as_f64().expect(model) * 1e6;
+            let expected = dollars("input_cost_per_token") + dollars("output_cost_per_token");
+            let cost = price.cost(million).expect(model) as f64 / 1e12;
+            assert!((cost - expected).abs() < 1e-9, "{model}: {cost}");
         }
     }
 }

@@ -28,8 +28,9 @@ const UNBILLED: Verdict = Verdict {
     stops_on_disconnect: false,
 };
 
-fn facts(verdict: Verdict) -> BillFacts<'static> {
+fn facts(class: ErrorClass, verdict: Verdict) -> BillFacts<'static> {
     BillFacts {
+        class,
         verdict,
         price: Some(&PRICE),
         input_tokens: None,
@@ -75,7 +76,7 @@ fn usage_is_evidence_whatever_the_status() {
     let used = BillFacts {
         input_tokens: Some(1_000),
         output_tokens: Some(100),
-        ..facts(BILLED)
+        ..facts(ErrorClass::None, BILLED)
     };
     check(
         &used,
@@ -83,6 +84,7 @@ fn usage_is_evidence_whatever_the_status() {
     );
     let refused = BillFacts {
         verdict: UNBILLED,
+        class: ErrorClass::Client,
         ..used
     };
     check(
@@ -107,7 +109,7 @@ fn the_callers_cost_counts_where_price_or_usage_is_missing() {
         price: None,
         input_tokens: Some(10),
         caller_cost: cost,
-        ..facts(BILLED)
+        ..facts(ErrorClass::None, BILLED)
     };
     check(
         &unpriced,
@@ -115,7 +117,7 @@ fn the_callers_cost_counts_where_price_or_usage_is_missing() {
     );
     let no_usage = BillFacts {
         caller_cost: cost,
-        ..facts(UNKNOWN)
+        ..facts(ErrorClass::Read, UNKNOWN)
     };
     check(
         &no_usage,
@@ -149,7 +151,8 @@ fn a_cost_of_zero_is_free_only_where_nothing_went_out() {
     let zero = BillFacts {
         caller_cost: Some(0),
         input_tokens: Some(5_000),
-        ..facts(BILLED)
+        output_tokens: Some(0),
+        ..facts(ErrorClass::None, BILLED)
     };
     check(
         &zero,
@@ -179,7 +182,7 @@ fn a_cost_of_zero_is_free_only_where_nothing_went_out() {
     check(
         &BillFacts {
             caller_cost: Some(0),
-            ..facts(UNKNOWN)
+            ..facts(ErrorClass::Read, UNKNOWN)
         },
         (Unknown, E::Policy, Some(0), None, Some(B::Formula)),
     );
@@ -192,7 +195,7 @@ fn zero_tokens_on_a_failure_are_unknown_not_free() {
         input_tokens: Some(0),
         output_tokens: Some(0),
         max_tokens: Some(500),
-        ..facts(UNKNOWN)
+        ..facts(ErrorClass::Read, UNKNOWN)
     };
     let bill = bill(&zero);
     assert_eq!(
@@ -210,7 +213,7 @@ fn unknown_has_a_ceiling_by_formula() {
         usage: UsageSource::Other,
         max_tokens: Some(512),
         n: 2,
-        ..facts(UNKNOWN)
+        ..facts(ErrorClass::Read, UNKNOWN)
     };
     check(
         &unknown,
@@ -236,7 +239,58 @@ fn unknown_has_a_ceiling_by_formula() {
             price: None,
             ..unknown
         },
-        (Unknown, E::Policy, None, None, Some(B::Unpriced)),
+        (Unknown, E::Policy, Some(0), None, Some(B::Unpriced)),
+    );
+    let huge = BillFacts {
+        max_tokens: Some(i64::MAX),
+        ..unknown
+    };
+    check(&huge, (Unknown, E::Policy, Some(0), None, Some(B::Formula)));
+    assert!(bill(&huge).overflow);
+    assert!(!bill(&unknown).overflow);
+}
+
+#[test]
+fn tokens_that_are_missing_are_not_zero() {
+    let answer = BillFacts {
+        input_tokens: Some(1_000),
+        output_tokens: Some(100),
+        max_tokens: Some(500),
+        ..facts(ErrorClass::None, BILLED)
+    };
+    let no_input = BillFacts {
+        input_tokens: None,
+        ..answer
+    };
+    let no_output = BillFacts {
+        output_tokens: None,
+        ..answer
+    };
+    for partly in [no_input, no_output] {
+        check(&partly, (Billed, E::Usage, None, None, None));
+        let told = BillFacts {
+            caller_cost: Some(7_000_000_000),
+            ..partly
+        };
+        check(
+            &told,
+            (Billed, E::Usage, Some(7_000), Some(7_000), Some(B::Caller)),
+        );
+    }
+    // A refusal has no output to count, and an embedding's costs nothing.
+    let refusal = BillFacts {
+        class: ErrorClass::Content,
+        ..no_output
+    };
+    let line = (Billed, E::Usage, Some(1_000), Some(1_000), Some(B::Usage));
+    check(&refusal, line);
+    let embedding = Price { output: 0, ..PRICE };
+    check(
+        &BillFacts {
+            price: Some(&embedding),
+            ..no_output
+        },
+        line,
     );
 }
 
@@ -253,7 +307,7 @@ fn where_the_provider_stops_only_what_was_received_counts() {
         received_output_tokens: Some(40),
         max_tokens: Some(512),
         stream: Some(true),
-        ..facts(stops)
+        ..facts(ErrorClass::Stream, stops)
     };
     check(
         &cut,
@@ -263,9 +317,23 @@ fn where_the_provider_stops_only_what_was_received_counts() {
         verdict: UNKNOWN,
         ..cut
     };
+    let all = (Unknown, E::Policy, Some(0), Some(2_024), Some(B::Formula));
+    check(&runs_on, all);
+    // A cut stream was a stream, also where nobody said so; a read was not.
+    let unsaid = BillFacts {
+        stream: None,
+        ..cut
+    };
     check(
-        &runs_on,
-        (Unknown, E::Policy, Some(0), Some(2_024), Some(B::Formula)),
+        &unsaid,
+        (Unknown, E::Policy, Some(0), Some(1_080), Some(B::Formula)),
+    );
+    check(
+        &BillFacts {
+            class: ErrorClass::Read,
+            ..unsaid
+        },
+        all,
     );
 }
 
@@ -273,16 +341,30 @@ fn where_the_provider_stops_only_what_was_received_counts() {
 fn a_success_without_usage_is_billed_and_uncovered() {
     let silent = BillFacts {
         max_tokens: Some(100),
-        ..facts(BILLED)
+        ..facts(ErrorClass::None, BILLED)
     };
-    check(&silent, (Billed, E::Policy, None, None, Some(B::Formula)));
+    check(&silent, (Billed, E::Policy, None, None, None));
+    // Its own estimate bounds nothing: sums leave it out, and count it beside.
+    let guessed = BillFacts {
+        input_tokens: Some(1_000),
+        usage: UsageSource::Other,
+        ..silent
+    };
+    check(&guessed, (Billed, E::Policy, None, None, None));
+    check(
+        &BillFacts {
+            price: None,
+            ..silent
+        },
+        (Billed, E::Policy, None, None, Some(B::Unpriced)),
+    );
     // M8: estimated tokens are no evidence.
     let estimated = BillFacts {
         input_tokens: Some(2_900),
         usage: UsageSource::Other,
         caller_cost: Some(0),
         max_tokens: Some(100),
-        ..facts(UNKNOWN)
+        ..facts(ErrorClass::Server, UNKNOWN)
     };
     check(
         &estimated,
@@ -292,7 +374,7 @@ fn a_success_without_usage_is_billed_and_uncovered() {
 
 #[test]
 fn unbilled_costs_nothing() {
-    let limited = facts(UNBILLED);
+    let limited = facts(ErrorClass::RateLimit, UNBILLED);
     check(&limited, (Unbilled, E::Policy, Some(0), Some(0), None));
     check(
         &BillFacts {
@@ -309,7 +391,7 @@ fn a_cost_far_from_the_table_is_suspect() {
     let used = BillFacts {
         input_tokens: Some(1_000),
         output_tokens: Some(100),
-        ..facts(BILLED)
+        ..facts(ErrorClass::None, BILLED)
     };
     for (cost, suspect) in [
         (24_000_000_000, false),
@@ -323,5 +405,60 @@ fn a_cost_far_from_the_table_is_suspect() {
             ..used
         };
         assert_eq!(bill(&told).unit_suspect, suspect, "{cost}");
+    }
+    // Without usage: 1,000 input and at most 100 output are at most $0.0012.
+    let unknown = BillFacts {
+        input_tokens: Some(1_000),
+        max_tokens: Some(100),
+        usage: UsageSource::Other,
+        ..facts(ErrorClass::Read, UNKNOWN)
+    };
+    for (cost, line) in [
+        (
+            24_000_000_000,
+            (
+                Billed,
+                E::Caller,
+                Some(24_000),
+                Some(24_000),
+                Some(B::Caller),
+            ),
+        ),
+        (
+            24_000_000_001,
+            (Unknown, E::Policy, Some(0), Some(1_200), Some(B::Formula)),
+        ),
+        (
+            1_000_000,
+            (Billed, E::Caller, Some(1), Some(1), Some(B::Caller)),
+        ),
+    ] {
+        let told = BillFacts {
+            caller_cost: Some(cost),
+            ..unknown
+        };
+        check(&told, line);
+        assert_eq!(bill(&told).unit_suspect, cost > 24_000_000_000, "{cost}");
+    }
+}
+
+#[test]
+fn a_unit_is_known_in_any_case() {
+    for (unit, micros) in [
+        ("USD", Some(5_000)),
+        ("Usd", Some(5_000)),
+        ("", Some(5_000)),
+        ("Cents", Some(50)),
+        ("USD_CENTS", Some(50)),
+        ("eur", None),
+    ] {
+        let told = BillFacts {
+            caller_cost: Some(5_000_000_000),
+            cost_unit: unit,
+            ..facts(ErrorClass::None, BILLED)
+        };
+        let bill = bill(&told);
+        assert_eq!(bill.confirmed.map(|it| it / 1_000_000), micros, "{unit}");
+        assert_eq!(bill.unit_unknown, micros.is_none(), "{unit}");
     }
 }
