@@ -14,6 +14,7 @@ pub mod derive;
 pub mod dictionary;
 pub mod field;
 pub mod money;
+pub mod operation;
 pub mod prompt;
 pub mod secret;
 pub mod seen;
