@@ -141,6 +141,10 @@ pub struct Derived {
     /// 10^-12 dollars.
     pub cost_ceiling: Sparse<i128>,
     pub basis: Named,
+    /// 10^-12 dollars for a million tokens of input.
+    pub input_price: Sparse<i128>,
+    /// 10^-12 dollars for a million tokens of output.
+    pub output_price: Sparse<i128>,
     pub flags: Vec<Flags>,
 }
 
@@ -160,6 +164,8 @@ impl Derived {
             cost_confirmed: Sparse::default(),
             cost_ceiling: Sparse::default(),
             basis: Named::new(&CostBasis::NAMES, len),
+            input_price: Sparse::default(),
+            output_price: Sparse::default(),
             flags: Vec::with_capacity(len),
         }
     }
@@ -173,6 +179,8 @@ impl Derived {
             + self.lone.heap_bytes()
             + self.cost_confirmed.heap_bytes()
             + self.cost_ceiling.heap_bytes()
+            + self.input_price.heap_bytes()
+            + self.output_price.heap_bytes()
     }
 }
 
@@ -196,6 +204,8 @@ pub fn derive(batch: &EventBatch, words: &Dictionary, tables: &Tables) -> Derive
     out.lone.pad(len);
     out.cost_confirmed.pad(len);
     out.cost_ceiling.pad(len);
+    out.input_price.pad(len);
+    out.output_price.pad(len);
     out
 }
 
@@ -335,6 +345,10 @@ fn money(bill: &Bill, row: usize, flags: &mut Flags, out: &mut Derived) {
     }
     if let Some(ceiling) = bill.ceiling {
         out.cost_ceiling.set(row, ceiling);
+    }
+    if let Some((input, output)) = bill.per_million {
+        out.input_price.set(row, input);
+        out.output_price.set(row, output);
     }
     for (is_set, flag) in [
         (bill.unit_suspect, Flags::UNIT_SUSPECT),

@@ -93,6 +93,8 @@ pub struct Bill {
     pub ceiling: Option<i128>,
     /// `None` where nothing was billed, and where it was but the tokens are unknown.
     pub basis: Option<CostBasis>,
+    /// What a million tokens of input and of output cost here, 10^-12 dollars; `None` is unpriced.
+    pub per_million: Option<(i128, i128)>,
     pub unit_suspect: bool,
     pub unit_unknown: bool,
     pub overflow: bool,
@@ -180,6 +182,10 @@ pub fn bill(facts: &BillFacts<'_>) -> Bill {
         confirmed: None,
         ceiling: None,
         basis: None,
+        per_million: match facts.is_free() {
+            true => Some((0, 0)),
+            false => facts.price.map(Price::per_million),
+        },
         unit_suspect: false,
         unit_unknown: false,
         overflow: false,

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
-use crate::money::{DOLLAR, ROW_MAX, divide_half_even, parse_rounded};
+use crate::money::{DOLLAR, ROW_MAX, SCALE, divide_half_even, parse_rounded};
 
 /// Digits after the point of a price per token. Five terms of 10^12 tokens at less than a dollar
 /// stay below 10^37, which an `i128` holds.
@@ -39,7 +39,18 @@ pub struct Tokens {
     pub output: i64,
 }
 
+/// Tokens of a million-token price, and the digits between a price's scale and a row's.
+const MTOK_DIVISOR: i128 = 10_i128.pow(PRICE_SCALE - SCALE) / 1_000_000;
+
 impl Price {
+    /// What a million tokens of input and of output cost, in 10^-12 dollars: enough for what is
+    /// estimated from other attempts, without the price table at hand.
+    #[must_use]
+    pub fn per_million(&self) -> (i128, i128) {
+        let of = |price| divide_half_even(price, MTOK_DIVISOR).min(ROW_MAX);
+        (of(self.input), of(self.output))
+    }
+
     /// Tokens at these prices, in 10^-12 dollars; `None` where it does not fit a row.
     ///
     /// Without a price of its own, a cached token costs as much as any input token. Parts that

@@ -462,3 +462,30 @@ fn a_unit_is_known_in_any_case() {
         assert_eq!(bill.unit_unknown, micros.is_none(), "{unit}");
     }
 }
+
+#[test]
+fn a_bill_tells_the_price_of_a_million_tokens() {
+    // 3 and 15 dollars; 10^-12 dollars a unit.
+    let price = Price {
+        input: 3 * 10_i128.pow(18),
+        output: 15 * 10_i128.pow(18),
+        ..PRICE
+    };
+    let unknown = BillFacts {
+        price: Some(&price),
+        ..facts(ErrorClass::Read, UNKNOWN)
+    };
+    let per_million = |facts: &BillFacts<'_>| bill(facts).per_million;
+    let dollars = 10_i128.pow(12);
+    assert_eq!(per_million(&unknown), Some((3 * dollars, 15 * dollars)));
+    let free = BillFacts {
+        billing_mode: "free",
+        ..unknown
+    };
+    assert_eq!(per_million(&free), Some((0, 0)));
+    let unpriced = BillFacts {
+        price: None,
+        ..unknown
+    };
+    assert_eq!(per_million(&unpriced), None);
+}

@@ -132,6 +132,8 @@ impl Arrays {
         self.money(derived.cost_confirmed)?;
         self.money(derived.cost_ceiling)?;
         self.named(&derived.basis)?;
+        self.money(derived.input_price)?;
+        self.money(derived.output_price)?;
         self.constant(&versions.prices)?;
         self.constant(&versions.policy)?;
         self.flags(&derived.flags)

@@ -119,6 +119,8 @@ fn derived() -> Vec<Column> {
         column("cost_confirmed", MONEY),
         column("cost_ceiling", MONEY),
         column("cost_basis", DataType::Utf8),
+        column("input_usd_per_mtok", MONEY),
+        column("output_usd_per_mtok", MONEY),
         column("price_version", DataType::Utf8),
         column("policy_version", DataType::Utf8),
         column("flags", DataType::Utf8),
