@@ -24,11 +24,16 @@ pub struct LogKept {
 }
 
 /// Writes a checkpoint if the last one is [`CHECKPOINT_COMMITS`] behind `head`, and then removes
-/// entries older than [`LOG_KEPT_MS`] that no reader needs.
+/// entries older than `kept_ms` that no reader needs; usually [`LOG_KEPT_MS`].
 ///
 /// # Errors
 /// The store's. The log is whole all the same.
-pub async fn keep_log(table: &Table, head: u64, now_ms: i64) -> Result<LogKept, LakeError> {
+pub async fn keep_log(
+    table: &Table,
+    head: u64,
+    now_ms: i64,
+    kept_ms: i64,
+) -> Result<LogKept, LakeError> {
     let last = replay::survey(table)
         .await?
         .and_then(|s| s.checkpoint)
@@ -37,7 +42,7 @@ pub async fn keep_log(table: &Table, head: u64, now_ms: i64) -> Result<LogKept, 
         return Ok(LogKept::default());
     }
     checkpoint(table, head).await?;
-    let removed = clean_log(table, head, now_ms).await?;
+    let removed = clean_log(table, head, now_ms - kept_ms).await?;
     Ok(LogKept {
         checkpoint: Some(head),
         removed,
@@ -63,13 +68,13 @@ pub async fn checkpoint(table: &Table, version: u64) -> Result<(), LakeError> {
     Ok(())
 }
 
-/// Removes entries and checkpoints that are older than [`LOG_KEPT_MS`] and lie below a checkpoint
-/// that is not above `head`; returns how many.
+/// Removes entries and checkpoints from before `until_ms` that lie below a checkpoint that is not
+/// above `head`; returns how many.
 ///
 /// # Errors
 /// The store's.
-pub async fn clean_log(table: &Table, head: u64, now_ms: i64) -> Result<usize, LakeError> {
-    cleanup_expired_logs_for(head, table.log(), now_ms - LOG_KEPT_MS, None)
+pub async fn clean_log(table: &Table, head: u64, until_ms: i64) -> Result<usize, LakeError> {
+    cleanup_expired_logs_for(head, table.log(), until_ms, None)
         .await
         .map_err(|e| LakeError::delta("remove old entries of the log", e))
 }

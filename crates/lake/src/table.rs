@@ -30,8 +30,8 @@ use crate::retry::{Retry, RetryLimits};
 pub const SCHEMA_MAJOR_PROPERTY: &str = "retrytoll.schema.major";
 /// Commits between two checkpoints.
 pub const CHECKPOINT_COMMITS: u64 = 100;
-/// How long entries, and removed files, stay: the reach of `--at-version` and of an alert's
-/// version.
+/// How long entries, and removed files, stay where nothing else is said: the reach of
+/// `--at-version` and of an alert's version.
 pub const LOG_KEPT_MS: i64 = 7 * 24 * 3_600_000;
 
 /// What a table must look like.

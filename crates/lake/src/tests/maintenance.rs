@@ -7,6 +7,7 @@ use crate::compact::{CompactLimits, Layout, compact};
 use crate::error::LakeError;
 use crate::maintain::{self, LogKept, VacuumLimits};
 use crate::replay;
+use crate::table::LOG_KEPT_MS;
 
 const FAR_MS: i64 = NOW_MS + 1_000 * 24 * HOUR_MS;
 
@@ -41,10 +42,15 @@ async fn positions_come_back_from_a_checkpoint_alone() {
     let head = world.head().await;
     assert_eq!(head, 100);
     let before = a.state().clone();
-    let none = maintain::keep_log(a.table(), 99, NOW_MS).await.unwrap();
+    let kept = LOG_KEPT_MS;
+    let none = maintain::keep_log(a.table(), 99, NOW_MS, kept)
+        .await
+        .unwrap();
     assert_eq!(none, LogKept::default());
-    // In 1970 nothing is seven days old.
-    let kept = maintain::keep_log(a.table(), head, 0).await.unwrap();
+    // However late it is, what is kept for so long stays.
+    let kept = maintain::keep_log(a.table(), head, FAR_MS, FAR_MS)
+        .await
+        .unwrap();
     assert_eq!(
         kept,
         LogKept {
@@ -52,7 +58,9 @@ async fn positions_come_back_from_a_checkpoint_alone() {
             removed: 0
         }
     );
-    let again = maintain::keep_log(a.table(), head, FAR_MS).await.unwrap();
+    let again = maintain::keep_log(a.table(), head, FAR_MS, 0)
+        .await
+        .unwrap();
     assert_eq!(again, LogKept::default());
 
     // All entries below the checkpoint go; what is left says the same.
