@@ -6,7 +6,7 @@ SELECT
   count(*) FILTER (WHERE counted AND cost_basis = 'unpriced') AS unpriced,
   count(*) FILTER (WHERE counted AND coverable) AS answers,
   count(*) FILTER (WHERE counted AND coverable AND evidence = 'usage') AS answers_with_usage,
-  (SELECT count(*) FROM attempts WHERE date IS NULL AND ts IS NULL) AS timeless
+  (SELECT count(*) FROM attempts_raw WHERE date IS NULL AND ts IS NULL) AS timeless
 FROM (
   SELECT
     *,

@@ -1,6 +1,7 @@
 -- Attempts and retries, and what the retries cost, by how the attempt itself ended.
 --
--- Money of retries whose cost is not known is in no sum; they are counted beside.
+-- A hedge is no retry: it was not sent because one failed. Money of retries whose cost is not known
+-- is in no sum; they are counted beside.
 WITH attempt AS (
   SELECT
     CASE $by
@@ -10,6 +11,7 @@ WITH attempt AS (
       ELSE error_class
     END AS key,
     is_retry,
+    is_retry AND NOT is_hedge AS retry,
     cost_confirmed,
     cost_expected,
     cost_ceiling,
@@ -21,14 +23,14 @@ sums AS (
   SELECT
     key,
     count(*) AS attempts,
-    count(*) FILTER (WHERE is_retry) AS retries,
+    count(*) FILTER (WHERE retry) AS retries,
     count(*) FILTER (WHERE NOT is_retry) AS first_attempts,
     count(*) FILTER (WHERE is_retry IS NULL) AS unnumbered,
-    sum(cost_expected) FILTER (WHERE is_retry) AS expected,
-    sum(cost_confirmed) FILTER (WHERE is_retry) AS confirmed,
-    sum(cost_ceiling) FILTER (WHERE is_retry) AS ceiling,
-    count(*) FILTER (WHERE is_retry AND unpriced) AS unpriced,
-    count(*) FILTER (WHERE is_retry AND cost_expected IS NULL AND unpriced IS NOT TRUE)
+    sum(cost_expected) FILTER (WHERE retry) AS expected,
+    sum(cost_confirmed) FILTER (WHERE retry) AS confirmed,
+    sum(cost_ceiling) FILTER (WHERE retry) AS ceiling,
+    count(*) FILTER (WHERE retry AND unpriced) AS unpriced,
+    count(*) FILTER (WHERE retry AND cost_expected IS NULL AND unpriced IS NOT TRUE)
       AS cost_unknown
   FROM attempt
   GROUP BY key

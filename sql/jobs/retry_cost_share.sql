@@ -1,7 +1,12 @@
 -- The retry-cost share, and what it is made of (MONEY.md, section 4).
 --
--- Retries are attempts above the base number, of the layer that counts. An attempt without a
--- number is in neither side. Nor are attempts whose cost is not known: they are counted beside.
+-- Retries are the attempts of an operation after its first, hedges excluded: a hedge is other
+-- cost, as it was not sent because one failed. Attempts whose cost is not known are in neither
+-- side: they are counted beside. Redundant cost, the toll, stands beside the share, of the same
+-- attempts: a retry after a 429 is retry cost and no toll.
+--
+-- The retry rate is of the operations that ended in the window, under the model of their first
+-- attempt and the hour of their end.
 WITH attempt AS (
   SELECT
     CASE $by
@@ -15,6 +20,9 @@ WITH attempt AS (
     ts,
     request_id,
     is_retry,
+    is_hedge,
+    is_retry AND NOT is_hedge AS retry,
+    role = 'repeat' OR role = 'undelivered' AND op_attempts > 1 AS redundant,
     cost_confirmed,
     cost_expected,
     cost_ceiling,
@@ -32,7 +40,10 @@ sums AS (
     key,
     min(ts) AS first_ts,
     count(*) AS attempts,
-    count(*) FILTER (WHERE is_retry) AS retries,
+    count(*) FILTER (WHERE retry) AS retries,
+    count(*) FILTER (WHERE is_hedge) AS hedges,
+    count(*) FILTER (WHERE NOT retry) AS others,
+    count(*) FILTER (WHERE redundant) AS redundant,
     count(*) FILTER (WHERE NOT is_retry) AS first_attempts,
     count(*) FILTER (WHERE is_retry IS NULL) AS unnumbered,
     count(*) FILTER (WHERE unpriced) AS unpriced,
@@ -45,14 +56,33 @@ sums AS (
     count(*) FILTER (WHERE coverable AND with_usage) AS covered,
     -- About: within 2 %, which is enough to tell half from nearly all.
     approx_distinct(request_id) FILTER (WHERE is_retry IS NOT NULL) AS requests_about,
-    sum(cost_confirmed) FILTER (WHERE is_retry) AS retry_confirmed,
-    sum(cost_expected) FILTER (WHERE is_retry) AS retry_expected,
-    sum(cost_ceiling) FILTER (WHERE is_retry) AS retry_ceiling,
-    sum(cost_confirmed) FILTER (WHERE NOT is_retry) AS other_confirmed,
-    sum(cost_expected) FILTER (WHERE NOT is_retry) AS other_expected,
-    sum(cost_ceiling) FILTER (WHERE NOT is_retry) AS other_ceiling
+    sum(cost_confirmed) FILTER (WHERE retry) AS retry_confirmed,
+    sum(cost_expected) FILTER (WHERE retry) AS retry_expected,
+    sum(cost_ceiling) FILTER (WHERE retry) AS retry_ceiling,
+    sum(cost_confirmed) FILTER (WHERE NOT retry) AS other_confirmed,
+    sum(cost_expected) FILTER (WHERE NOT retry) AS other_expected,
+    sum(cost_ceiling) FILTER (WHERE NOT retry) AS other_ceiling,
+    sum(cost_expected) FILTER (WHERE redundant) AS redundant_expected,
+    sum(cost_confirmed) FILTER (WHERE redundant) AS redundant_confirmed,
+    sum(cost_ceiling) FILTER (WHERE redundant) AS redundant_ceiling
   FROM attempt
   GROUP BY key
+),
+operation AS (
+  SELECT
+    CASE $by
+      WHEN 'hour' THEN CAST(date_trunc('hour', arrow_cast(ended_at, $zone_type)) AS VARCHAR)
+      WHEN 'day' THEN substr(CAST(arrow_cast(ended_at, $zone_type) AS VARCHAR), 1, 10)
+      WHEN 'service' THEN service
+      WHEN 'model' THEN first_model
+      WHEN 'tenant' THEN tenant
+      ELSE 'all'
+    END AS key,
+    count(*) AS operations,
+    count(*) FILTER (WHERE retries > hedges) AS operations_retried
+  FROM operations
+  WHERE outcome IS NOT NULL AND ended_at >= $since AND ended_at < $until
+  GROUP BY 1
 ),
 -- No retries cost nothing; retries of which no cost is known have an unknown one.
 money AS (
@@ -61,12 +91,18 @@ money AS (
     CAST(CASE WHEN retries = 0 THEN 0 ELSE retry_confirmed END AS DECIMAL(38, 12)) AS r_confirmed,
     CAST(CASE WHEN retries = 0 THEN 0 ELSE retry_expected END AS DECIMAL(38, 12)) AS r_expected,
     CAST(CASE WHEN retries = 0 THEN 0 ELSE retry_ceiling END AS DECIMAL(38, 12)) AS r_ceiling,
-    CAST(CASE WHEN first_attempts = 0 THEN 0 ELSE other_confirmed END AS DECIMAL(38, 12))
+    CAST(CASE WHEN others = 0 THEN 0 ELSE other_confirmed END AS DECIMAL(38, 12))
       AS o_confirmed,
-    CAST(CASE WHEN first_attempts = 0 THEN 0 ELSE other_expected END AS DECIMAL(38, 12))
+    CAST(CASE WHEN others = 0 THEN 0 ELSE other_expected END AS DECIMAL(38, 12))
       AS o_expected,
-    CAST(CASE WHEN first_attempts = 0 THEN 0 ELSE other_ceiling END AS DECIMAL(38, 12))
+    CAST(CASE WHEN others = 0 THEN 0 ELSE other_ceiling END AS DECIMAL(38, 12))
       AS o_ceiling,
+    CAST(CASE WHEN redundant = 0 THEN 0 ELSE redundant_expected END AS DECIMAL(38, 12))
+      AS t_expected,
+    CAST(CASE WHEN redundant = 0 THEN 0 ELSE redundant_confirmed END AS DECIMAL(38, 12))
+      AS t_confirmed,
+    CAST(CASE WHEN redundant = 0 THEN 0 ELSE redundant_ceiling END AS DECIMAL(38, 12))
+      AS t_ceiling,
     -- Who never logs a success is a service; another group may well hold failures alone.
     CASE WHEN $by = 'service' THEN successes ELSE sum(successes) OVER () END AS successes_logged,
     CASE WHEN $by = 'service' THEN first_attempts ELSE sum(first_attempts) OVER () END
@@ -87,7 +123,7 @@ judged AS (
       ) THEN
         'not computable: ' || first_attempts || ' first attempts of about ' || requests_about
         || ' requests are logged, under half; see attempt_base'
-      WHEN retries + first_attempts = 0 THEN 'not computable: no attempt has a number'
+      WHEN retries + others = 0 THEN 'not computable: no attempt has a number'
       WHEN r_expected IS NULL THEN 'not computable: no retry has a known cost'
       WHEN o_expected IS NULL THEN 'not computable: no first attempt has a known cost'
       WHEN r_expected + o_expected = 0 THEN 'not computable: nothing was spent'
@@ -109,7 +145,7 @@ shares AS (
   FROM judged
 )
 SELECT
-  key,
+  shares.key,
   share_pct,
   CASE
     WHEN share_pct < 5 THEN 'healthy'
@@ -117,6 +153,13 @@ SELECT
     WHEN share_pct <= 15 THEN 'evaluate'
     WHEN share_pct > 15 THEN 'incident'
   END AS band,
+  CASE
+    WHEN share_pct < 5 THEN 'healthy'
+    WHEN share_pct < 8 THEN 'review the retry policy'
+    WHEN share_pct <= 15 THEN
+      'if it lasts for 7 days, evaluate a fallback model or a second provider'
+    WHEN share_pct > 15 THEN 'treat as an incident'
+  END AS band_meaning,
   share_low_pct,
   share_high_pct,
   CASE
@@ -130,9 +173,21 @@ SELECT
   o_expected AS other_expected_usd,
   o_confirmed AS other_confirmed_usd,
   o_ceiling AS other_ceiling_usd,
+  t_expected AS redundant_expected_usd,
+  t_confirmed AS redundant_confirmed_usd,
+  t_ceiling AS redundant_ceiling_usd,
+  CASE WHEN withheld IS NULL THEN
+    CAST(100 * (t_expected / (r_expected + o_expected)) AS DECIMAL(18, 12))
+  END AS redundant_share_pct,
+  CAST(
+    100 * (CAST(operations_retried AS DECIMAL(20, 12)) / NULLIF(operations, 0)) AS DECIMAL(18, 12)
+  ) AS retry_rate_pct,
+  coalesce(operations, 0) AS operations,
+  coalesce(operations_retried, 0) AS operations_retried,
   attempts,
   retries,
   first_attempts,
+  hedges,
   unnumbered,
   unpriced,
   tokens_unknown,
@@ -140,9 +195,10 @@ SELECT
   CAST(100 * (CAST(covered AS DECIMAL(20, 12)) / NULLIF(coverable, 0)) AS DECIMAL(18, 12))
     AS coverage_pct
 FROM shares
+LEFT JOIN operation ON shares.key IS NOT DISTINCT FROM operation.key
 ORDER BY
   CASE WHEN $by IN ('hour', 'day') THEN first_ts END,
   r_expected DESC NULLS LAST,
   o_expected DESC NULLS LAST,
   attempts DESC,
-  key
+  shares.key

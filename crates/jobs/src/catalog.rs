@@ -30,18 +30,35 @@ pub struct Catalog {
 }
 
 const EMBEDDED_META: &str = include_str!("../../../sql/jobs.toml");
+/// The jobs of `sql/jobs/`, by name.
+macro_rules! embedded {
+    ($($name:literal),+ $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../sql/jobs/", $name, ".sql")))),+]
+    };
+}
+
 /// A job that comes with the binary stands here and in `sql/jobs/`; a test compares the two.
-const EMBEDDED: &[(&str, &str)] = &[
-    ("retries", include_str!("../../../sql/jobs/retries.sql")),
-    (
-        "retry_cost_share",
-        include_str!("../../../sql/jobs/retry_cost_share.sql"),
-    ),
-    ("unpriced", include_str!("../../../sql/jobs/unpriced.sql")),
-    (
-        "usage_coverage",
-        include_str!("../../../sql/jobs/usage_coverage.sql"),
-    ),
+const EMBEDDED: &[(&str, &str)] = embedded![
+    "cancelled",
+    "doomed_outage",
+    "doomed_retries",
+    "hedges",
+    "identical_prompts",
+    "month",
+    "operations",
+    "redundant_cost",
+    "repeated_billing",
+    "resends",
+    "retries",
+    "retry_budget",
+    "retry_cost_share",
+    "retry_rescue",
+    "retry_storm",
+    "token_budget",
+    "toll",
+    "truncation_resends",
+    "unpriced",
+    "usage_coverage",
 ];
 
 impl Catalog {
@@ -272,16 +289,11 @@ mod tests {
                 "jobs.toml: job gone has no file gone.sql",
             ]
         );
-        assert_eq!(
-            names(&catalog),
-            [
-                "mine",
-                "retries",
-                "retry_cost_share",
-                "unpriced",
-                "usage_coverage"
-            ]
-        );
+        let embedded = Catalog::embedded();
+        let mut every = names(&embedded);
+        every.push("mine");
+        every.sort_unstable();
+        assert_eq!(names(&catalog), every);
         assert_eq!(catalog.get("retries").unwrap().sql, "SELECT 1 AS one");
         assert_eq!(
             catalog.get("mine").unwrap().meta.meaning,
@@ -290,7 +302,7 @@ mod tests {
         assert_eq!(catalog.get("unpriced").unwrap().meta.title, "New");
         let missing = catalog.get("cut").unwrap_err().to_string();
         assert!(
-            missing.starts_with("no job is named cut: the jobs are mine, retries"),
+            missing.starts_with("no job is named cut: the jobs are "),
             "{missing}"
         );
     }

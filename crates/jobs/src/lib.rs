@@ -7,23 +7,28 @@
 
 mod ask;
 mod catalog;
+mod engine;
 mod error;
 mod facts;
 mod meta;
 mod open;
+mod place;
+mod pool;
 pub mod render;
 mod session;
 pub mod share;
+mod views;
 mod window;
 
 pub use catalog::{Catalog, Job};
+pub use engine::Limits;
 pub use error::{JobError, Place};
 pub use facts::Facts;
 pub use meta::{AlertRule, Meta, Parameter, Value};
 pub use open::lake_url;
 pub use render::{Format, Style};
-pub use session::{CompleteThrough, JobResult, Limits, Session};
-pub use share::{Band, Share};
+pub use session::{CompleteThrough, JobResult, Session};
+pub use share::{Band, Share, Toll};
 pub use window::{Window, Zone};
 
 #[cfg(test)]

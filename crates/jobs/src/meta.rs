@@ -27,6 +27,9 @@ pub struct Meta {
     pub action: Option<String>,
     /// The columns of its table, in order; empty: all. Other formats always hold all.
     pub shown: Vec<String>,
+    /// How far before the window its query looks, such as `31d`; `None`: as far as an operation
+    /// may reach.
+    pub lookback: Option<String>,
     /// What the query is given beside the window, by name.
     pub parameters: BTreeMap<String, Parameter>,
     /// When it alerts.

@@ -3,20 +3,17 @@
 //! Every query of a session sees the same rows of `attempts`, whatever is committed meanwhile.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use chrono::{DateTime, Duration, Utc};
-use datafusion::datasource::ViewTable;
+use datafusion::catalog::TableProvider;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::{SQLOptions, SessionContext};
-use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::FairSpillPool;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::prelude::{DataFrame, SessionConfig};
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::prelude::DataFrame;
 use datafusion::sql::parser::Statement;
 use futures::StreamExt as _;
 use retrytoll_lake::position::Mark;
@@ -24,35 +21,13 @@ use url::Url;
 
 use crate::ask;
 use crate::catalog::Job;
+use crate::engine::{self, Limits};
 use crate::error::{JobError, Place};
 use crate::facts::{self, Facts};
-use crate::meta::Value;
+use crate::meta::{Meta, Value};
 use crate::open;
+use crate::views::{self, Near};
 use crate::window::Window;
-
-/// What the queries of a session may take.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// Memory that sorts, joins and groups may hold, bytes; beyond it they spill.
-    pub memory_bytes: usize,
-    /// How much they may spill, bytes.
-    pub spill_bytes: u64,
-    /// Where they spill to; the system's folder for temporary files by default.
-    pub spill_folder: Option<PathBuf>,
-    /// How many threads one query may use.
-    pub threads: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            memory_bytes: 48 << 20,
-            spill_bytes: 4 << 30,
-            spill_folder: None,
-            threads: 2,
-        }
-    }
-}
 
 /// Up to when all money is in the lake and will not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +45,18 @@ pub enum CompleteThrough {
 /// An operation may stay open this long after the completeness mark.
 const WINDOW_MAX: Duration = Duration::hours(2);
 
+impl CompleteThrough {
+    /// The completeness mark, microseconds since 1970: what waits for no later time is closed.
+    /// `None` is all of it, and also what nobody looked at.
+    fn mark_us(self) -> Option<i64> {
+        match self {
+            Self::Unknown | Self::Everything => None,
+            Self::Nothing => Some(i64::MIN),
+            Self::Before(time) => Some((time + WINDOW_MAX).timestamp_micros()),
+        }
+    }
+}
+
 impl From<Mark> for CompleteThrough {
     fn from(mark: Mark) -> Self {
         match mark {
@@ -84,7 +71,11 @@ impl From<Mark> for CompleteThrough {
 
 /// A lake at one version.
 pub struct Session {
-    context: SessionContext,
+    runtime: Arc<RuntimeEnv>,
+    /// `attempts` as stored, at `version`.
+    attempts: Arc<dyn TableProvider>,
+    /// The other tables, by name.
+    tables: Vec<(&'static str, Arc<dyn TableProvider>)>,
     limits: Limits,
     version: u64,
     complete_through: CompleteThrough,
@@ -116,8 +107,6 @@ pub struct JobResult {
 /// A job's answer is read by people and alerts.
 const JOB_ROWS_MAX: usize = 100_000;
 
-const ATTEMPTS_VIEW: &str = include_str!("../../../sql/views/attempts.sql");
-
 impl Session {
     /// The lake at `lake`, at `at_version` of its table `attempts`, or at the newest.
     ///
@@ -130,32 +119,20 @@ impl Session {
         limits: Limits,
     ) -> Result<Self, JobError> {
         let attempts = open::attempts(lake, at_version).await?;
-        let place = Place::file("sql/views/attempts.sql");
-        let failed = |error| JobError::query(&place, error);
-        let context = context(&limits).map_err(failed)?;
-        let raw = open::provider(&attempts).await?;
-        context
-            .register_table("attempts_raw", raw)
-            .map_err(failed)?;
+        let runtime = engine::runtime(&limits)
+            .map_err(|error| JobError::query(&Place::file("limits.sql"), error))?;
+        let mut tables = Vec::new();
         if let Some(alerts) = open::optional(lake, "alerts").await? {
-            let alerts = open::provider(&alerts).await?;
-            context.register_table("alerts", alerts).map_err(failed)?;
+            tables.push(("alerts", open::provider(&alerts).await?));
         }
-        let version = attempts.version().unwrap_or_default();
-        let session = Self {
-            context,
+        Ok(Self {
+            runtime,
+            attempts: open::provider(&attempts).await?,
+            tables,
             limits,
-            version,
+            version: attempts.version().unwrap_or_default(),
             complete_through: CompleteThrough::Unknown,
-        };
-        let view = ask::parse(&place, ATTEMPTS_VIEW)?;
-        let plan = session.plan(&place, view).await?.into_parts().1;
-        let view = ViewTable::new(plan, Some(ATTEMPTS_VIEW.to_owned()));
-        session
-            .context
-            .register_table("attempts", Arc::new(view))
-            .map_err(failed)?;
-        Ok(session)
+        })
     }
 
     /// Tells how final this version's money is; reports print it.
@@ -190,7 +167,10 @@ impl Session {
         let place = Place::file("query");
         let mut statement = ask::parse(&place, sql)?;
         ask::bind(&place, &mut statement, &ask::window_values(window))?;
-        let frame = self.plan(&place, statement).await?;
+        // A question about the window needs what is near it; any other, everything.
+        let is_of_window = ["$since", "$until"].iter().all(|it| sql.contains(it));
+        let near = is_of_window.then(|| views::near(window, &Meta::default()));
+        let frame = self.plan(&place, statement, near.flatten()).await?;
         frame
             .execute_stream()
             .await
@@ -211,7 +191,9 @@ impl Session {
         let place = Place::file(&job.file);
         let (statement, parameters) = asked(&place, job, window, given)?;
         let sql = statement.to_string();
-        let (schema, batches) = self.collect(&place, &job.name, statement).await?;
+        let (schema, batches) = self
+            .collect(&place, &job.name, statement, views::near(window, &job.meta))
+            .await?;
         Ok(JobResult {
             job: job.clone(),
             parameters: parameters
@@ -235,7 +217,8 @@ impl Session {
     pub async fn check_job(&self, job: &Job, window: &Window) -> Result<(), JobError> {
         let place = Place::file(&job.file);
         let (statement, _) = asked(&place, job, window, &BTreeMap::new())?;
-        self.plan(&place, statement).await.map(drop)
+        let near = views::near(window, &job.meta);
+        self.plan(&place, statement, near).await.map(drop)
     }
 
     /// What the window holds, of which the rows of a job say a part.
@@ -246,12 +229,37 @@ impl Session {
         let place = Place::file("sql/facts.sql");
         let mut statement = ask::parse(&place, facts::SQL)?;
         ask::bind(&place, &mut statement, &ask::window_values(window))?;
-        let (_, batches) = self.collect(&place, "facts", statement).await?;
+        let (_, batches) = self
+            .collect(
+                &place,
+                "facts",
+                statement,
+                views::near(window, &Meta::default()),
+            )
+            .await?;
         Ok(Facts::of(&batches))
     }
 
-    async fn plan(&self, place: &Place, statement: Statement) -> Result<DataFrame, JobError> {
-        let state = self.context.state();
+    /// The tables and views, with the stored rows that the question may need.
+    async fn context(&self, near: Near) -> Result<SessionContext, JobError> {
+        let context = engine::context(&self.limits, Arc::clone(&self.runtime));
+        for (name, table) in &self.tables {
+            context
+                .register_table(*name, Arc::clone(table))
+                .map_err(|error| JobError::query(&Place::file(*name), error))?;
+        }
+        let mark_us = self.complete_through.mark_us();
+        views::register(&context, Arc::clone(&self.attempts), near, mark_us).await?;
+        Ok(context)
+    }
+
+    async fn plan(
+        &self,
+        place: &Place,
+        statement: Statement,
+        near: Near,
+    ) -> Result<DataFrame, JobError> {
+        let state = self.context(near).await?.state();
         let options = SQLOptions::new()
             .with_allow_ddl(false)
             .with_allow_dml(false)
@@ -270,8 +278,9 @@ impl Session {
         place: &Place,
         job: &str,
         statement: Statement,
+        near: Near,
     ) -> Result<(SchemaRef, Vec<RecordBatch>), JobError> {
-        let frame = self.plan(place, statement).await?;
+        let frame = self.plan(place, statement, near).await?;
         let mut stream = frame
             .execute_stream()
             .await
@@ -332,27 +341,4 @@ fn asked(
     let mut statement = ask::parse(place, &job.sql)?;
     ask::bind(place, &mut statement, &values)?;
     Ok((statement, parameters))
-}
-
-fn context(limits: &Limits) -> Result<SessionContext, DataFusionError> {
-    let mode = match &limits.spill_folder {
-        Some(folder) => DiskManagerMode::Directories(vec![folder.clone()]),
-        None => DiskManagerMode::OsTmpDirectory,
-    };
-    let disk = DiskManagerBuilder::default()
-        .with_mode(mode)
-        .with_max_temp_directory_size(limits.spill_bytes);
-    let runtime = RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(FairSpillPool::new(limits.memory_bytes)))
-        .with_disk_manager_builder(disk)
-        .build_arc()?;
-    let mut config = SessionConfig::new()
-        .with_target_partitions(limits.threads.max(1))
-        .with_information_schema(true);
-    let options = config.options_mut();
-    // Lines and columns for messages.
-    options.sql_parser.collect_spans = true;
-    // By default each sort of each thread reserves 10 MB of the pool before it sorts anything.
-    options.execution.sort_spill_reservation_bytes = limits.memory_bytes / 16;
-    Ok(SessionContext::new_with_config_rt(config, runtime))
 }

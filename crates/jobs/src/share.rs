@@ -1,4 +1,4 @@
-//! The answer of job `retry_cost_share` → [`Share`] values, for gates and headlines.
+//! The answers of `retry_cost_share` and `toll` → [`Share`] and [`Toll`], for gates and headlines.
 
 use std::fmt;
 
@@ -73,16 +73,15 @@ impl Share {
     }
 
     fn row(batch: &RecordBatch, row: usize) -> Self {
-        let present = |name: &str| batch.column_by_name(name).filter(|it| !it.is_null(row));
-        let decimal = |name| {
+        let decimal = |name| decimal(batch, name, row);
+        let count = |name| {
             Some(
-                present(name)?
-                    .as_primitive_opt::<Decimal128Type>()?
+                present(batch, name, row)?
+                    .as_primitive_opt::<Int64Type>()?
                     .value(row),
             )
         };
-        let count = |name| Some(present(name)?.as_primitive_opt::<Int64Type>()?.value(row));
-        let text = |name| text_at(present(name)?, row);
+        let text = |name| text_at(present(batch, name, row)?, row);
         Self {
             key: text("key"),
             share_pct: decimal("share_pct"),
@@ -97,6 +96,40 @@ impl Share {
             first_attempts: count("first_attempts").unwrap_or(0),
         }
     }
+}
+
+/// The row of `toll`: what retries cost in all. Percentages and dollars have 12 digits after the
+/// point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Toll {
+    /// Redundant cost, expected; `None`: not known.
+    pub expected_usd: Option<i128>,
+    /// Redundant cost that evidence shows; `None`: not known.
+    pub confirmed_usd: Option<i128>,
+    /// The expected toll's share of all spend; `None`: withheld.
+    pub share_pct: Option<i128>,
+}
+
+impl Toll {
+    /// Of the answer's one row.
+    #[must_use]
+    pub fn of(batches: &[RecordBatch]) -> Option<Self> {
+        let batch = batches.iter().find(|it| it.num_rows() > 0)?;
+        Some(Self {
+            expected_usd: decimal(batch, "toll_expected_usd", 0),
+            confirmed_usd: decimal(batch, "toll_confirmed_usd", 0),
+            share_pct: decimal(batch, "toll_share_pct", 0),
+        })
+    }
+}
+
+fn present<'a>(batch: &'a RecordBatch, name: &str, row: usize) -> Option<&'a ArrayRef> {
+    batch.column_by_name(name).filter(|it| !it.is_null(row))
+}
+
+fn decimal(batch: &RecordBatch, name: &str, row: usize) -> Option<i128> {
+    let column = present(batch, name, row)?.as_primitive_opt::<Decimal128Type>()?;
+    Some(column.value(row))
 }
 
 fn text_at(array: &ArrayRef, row: usize) -> Option<String> {

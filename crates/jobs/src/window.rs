@@ -176,7 +176,7 @@ fn before(
 }
 
 /// `7d` and the like; `None` for another form.
-fn duration(text: &str) -> Option<Duration> {
+pub(crate) fn duration(text: &str) -> Option<Duration> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
     let (count, unit) = text.split_at(unit_at);
     let count: i64 = count.parse().ok()?;

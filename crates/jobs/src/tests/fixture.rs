@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Int64Array, RecordBatch,
-    StringArray, TimestampMicrosecondArray,
+    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Int32Array, Int64Array,
+    RecordBatch, StringArray, TimestampMicrosecondArray,
 };
 use chrono::{DateTime, Utc};
 use deltalake::DeltaTable;
@@ -127,7 +127,8 @@ fn decimals(values: Vec<Option<&str>>, precision: u8, scale: i8) -> ArrayRef {
     Arc::new(values.with_precision_and_scale(precision, scale).unwrap())
 }
 
-fn batch(rows: &[Row]) -> RecordBatch {
+/// Rows at the offsets from `first` on.
+fn batch(rows: &[Row], first: i64) -> RecordBatch {
     fn texts<'a>(values: impl Iterator<Item = Option<&'a str>>) -> ArrayRef {
         Arc::new(values.collect::<StringArray>())
     }
@@ -142,11 +143,14 @@ fn batch(rows: &[Row]) -> RecordBatch {
         .iter()
         .map(|it| it.map(|us| us.div_euclid(86_400_000_000) as i32));
     let dates = days.collect::<Date32Array>();
-    let offsets = (0..rows.len() as i64).collect::<Vec<_>>();
+    let offsets = (first..first + rows.len() as i64).collect::<Vec<_>>();
+    let zeros: ArrayRef = Arc::new(Int32Array::from(vec![0; rows.len()]));
     let hashes = vec![Some(&[0xab_u8; 32][..]); rows.len()];
     let mut columns: Vec<(&str, ArrayRef)> = vec![
         ("source", texts(rows.iter().map(|_| Some("c/calls")))),
+        ("source_partition", Arc::clone(&zeros)),
         ("source_offset", Arc::new(Int64Array::from(offsets))),
+        ("source_index", zeros),
         (
             "ts",
             Arc::new(TimestampMicrosecondArray::from(times).with_timezone("UTC")),
@@ -154,6 +158,14 @@ fn batch(rows: &[Row]) -> RecordBatch {
         (
             "request_id",
             texts(rows.iter().map(|it| Some(it.request.as_str()))),
+        ),
+        (
+            "attempt",
+            Arc::new(
+                rows.iter()
+                    .map(|it| it.is_retry.map(i32::from))
+                    .collect::<Int32Array>(),
+            ),
         ),
         ("model", texts(rows.iter().map(|it| Some(it.model)))),
         ("decision", texts(rows.iter().map(|it| Some(it.decision)))),
@@ -219,16 +231,18 @@ impl Lake {
         let url =
             deltalake::ensure_table_uri(lake.folder.path().join("attempts").to_string_lossy())
                 .unwrap();
+        let mut first = 0;
         for rows in commits {
             let table = match DeltaTable::try_from_url(url.clone()).await {
                 Ok(table) => table,
                 Err(error) => panic!("{error}"),
             };
             table
-                .write([batch(rows)])
+                .write([batch(rows, first)])
                 .with_partition_columns(["date"])
                 .await
                 .unwrap();
+            first += rows.len() as i64;
         }
         lake
     }

@@ -206,7 +206,7 @@ async fn files_outside_the_window_are_not_read() {
     let result = lake.job("retry_cost_share", &the_day(), None).await;
     assert_eq!(rows(&result, &["key", "attempts"]), ["a | 1"]);
     let session = lake.open(None).await.unwrap();
-    let sql = "SELECT count(*) FROM attempts WHERE date = DATE '2026-11-20'";
+    let sql = "SELECT count(*) FROM attempts WHERE ts >= $since AND ts < $until";
     assert_eq!(answer(&session, sql).await, "1");
     let whole = "SELECT sum(cost_confirmed) FROM attempts";
     assert!(answer(&session, whole).await.contains("the query failed"));
@@ -258,4 +258,48 @@ async fn every_embedded_job_answers() {
         let again = answer(&session, &result.sql).await;
         assert!(!again.starts_with("query"), "{again}");
     }
+}
+
+#[tokio::test]
+async fn the_views_put_operations_together_and_every_sum_is_the_same_two_ways() {
+    let first = [
+        success("a", "r1", false, "0.01"),
+        timeout("a", "r2", false, "0.02"),
+        super::fixture::rate_limited("a", "r3", false),
+    ];
+    // Rows of the same operations that were committed later.
+    let second = [
+        success("a", "r2", true, "0.005"),
+        timeout("b", "r3", true, "0.04"),
+        super::fixture::rate_limited("a", "r3", true),
+    ];
+    let lake = Lake::of(&[&first, &second]).await;
+    let session = lake.open(None).await.unwrap();
+    let places =
+        "SELECT service, request_id, op_place, outcome, role FROM attempts ORDER BY 1, 2, 3, 5";
+    assert_eq!(
+        answer(&session, places).await,
+        "a | r1 | 0 | delivered | delivered\n\
+         a | r2 | 0 | delivered | repeat\n\
+         a | r2 | 1 | delivered | delivered\n\
+         a | r3 | 0 | abandoned | undelivered\n\
+         a | r3 | 1 | abandoned | undelivered\n\
+         b | r3 | 0 | abandoned | undelivered"
+    );
+    let operations = "SELECT request_id, attempts, outcome, repeated_billing, expected_usd, \
+                      redundant_expected_usd FROM operations ORDER BY service, request_id";
+    // 0.9 x 0.02 is expected of the timeout, 0.9 x 0.04 of the other service's.
+    assert_eq!(
+        answer(&session, operations).await,
+        "r1 | 1 | delivered |  | 0.010000000000 | 0.000000000000\n\
+         r2 | 2 | delivered | likely | 0.023000000000 | 0.018000000000\n\
+         r3 | 2 | abandoned |  | 0.000000000000 | 0.000000000000\n\
+         r3 | 1 | abandoned |  | 0.036000000000 | 0.000000000000"
+    );
+    let sums = "SELECT (SELECT sum(cost_expected) FROM attempts WHERE counted) AS by_attempt, \
+                sum(expected_usd) AS by_operation FROM operations";
+    assert_eq!(
+        answer(&session, sums).await,
+        "0.069000000000 | 0.069000000000"
+    );
 }

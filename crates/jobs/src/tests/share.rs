@@ -253,13 +253,14 @@ async fn who_counts_from_one_is_not_taken_for_a_storm() {
 }
 
 #[tokio::test]
-async fn attempts_without_a_number_or_of_another_layer_are_in_neither_side() {
+async fn an_attempt_without_a_number_is_numbered_and_another_layer_is_in_neither_side() {
     let lake = Lake::of(&[&[
         success("a", "r1", false, "0.09"),
         success("a", "r1", true, "0.01"),
+        // The first of its request, so a first attempt.
         Row {
             is_retry: None,
-            ..success("a", "r2", false, "5")
+            ..success("a", "r2", false, "0.9")
         },
         Row {
             counted: false,
@@ -268,15 +269,50 @@ async fn attempts_without_a_number_or_of_another_layer_are_in_neither_side() {
     ]])
     .await;
     let result = lake.job("retry_cost_share", &the_day(), None).await;
+    // 0.01 / 1.
     assert_eq!(
         rows(
             &result,
             &["share_pct", "attempts", "unnumbered", "other_expected_usd"]
         ),
-        ["10 | 3 | 1 | 0.09"]
+        ["1 | 3 | 0 | 0.99"]
     );
     let facts = result.facts.unwrap();
-    assert_eq!((facts.attempts, facts.counted, facts.unnumbered), (4, 3, 1));
+    assert_eq!((facts.attempts, facts.counted, facts.unnumbered), (4, 3, 0));
+}
+
+#[tokio::test]
+async fn what_is_redundant_stands_beside_the_share() {
+    let lake = Lake::of(&[&[
+        // A 429 and a success: retry cost, and no toll. 0.06 / 1.
+        rate_limited("polite", "r1", false),
+        success("polite", "r1", true, "0.06"),
+        success("polite", "r2", false, "0.94"),
+        // A timeout and a success: the first is the toll, 0.9 of 1. 0.1 / 1.
+        timeout("hasty", "r3", false, "1"),
+        success("hasty", "r3", true, "0.1"),
+    ]])
+    .await;
+    let result = lake.job("retry_cost_share", &the_day(), None).await;
+    assert_eq!(
+        rows(
+            &result,
+            &[
+                "key",
+                "share_pct",
+                "band_meaning",
+                "redundant_expected_usd",
+                "redundant_confirmed_usd",
+                "redundant_share_pct",
+                "retry_rate_pct",
+                "operations",
+            ]
+        ),
+        [
+            "hasty | 10 | if it lasts for 7 days, evaluate a fallback model or a second provider | 0.9 | 0 | 90 | 100 | 1",
+            "polite | 6 | review the retry policy | 0 | 0 | 0 | 50 | 2",
+        ]
+    );
 }
 
 #[tokio::test]

@@ -1,0 +1,74 @@
+//! Limits → DataFusion, as every question of a session runs on it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use datafusion::error::DataFusionError;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::context::SessionContext;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::prelude::SessionConfig;
+
+use crate::place::{Planner, request_hash};
+use crate::pool::PartsPool;
+
+/// What the queries of a session may take.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Memory that sorts, joins and groups may hold, bytes; beyond it they spill.
+    pub memory_bytes: usize,
+    /// How much they may spill, bytes.
+    pub spill_bytes: u64,
+    /// Where they spill to; the system's folder for temporary files by default.
+    pub spill_folder: Option<PathBuf>,
+    /// How many threads one query may use.
+    pub threads: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 48 << 20,
+            spill_bytes: 4 << 30,
+            spill_folder: None,
+            threads: 2,
+        }
+    }
+}
+
+/// What all questions of a session share: memory, and the folder they spill to.
+pub fn runtime(limits: &Limits) -> Result<Arc<RuntimeEnv>, DataFusionError> {
+    let mode = match &limits.spill_folder {
+        Some(folder) => DiskManagerMode::Directories(vec![folder.clone()]),
+        None => DiskManagerMode::OsTmpDirectory,
+    };
+    let disk = DiskManagerBuilder::default()
+        .with_mode(mode)
+        .with_max_temp_directory_size(limits.spill_bytes);
+    RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(PartsPool::new(limits.memory_bytes)))
+        .with_disk_manager_builder(disk)
+        .build_arc()
+}
+
+/// One question's tables and settings.
+pub fn context(limits: &Limits, runtime: Arc<RuntimeEnv>) -> SessionContext {
+    let mut config = SessionConfig::new()
+        .with_target_partitions(limits.threads.max(1))
+        .with_information_schema(true);
+    let options = config.options_mut();
+    // Lines and columns for messages.
+    options.sql_parser.collect_spans = true;
+    // By default each sort of each thread reserves 10 MB of the pool before it sorts anything.
+    options.execution.sort_spill_reservation_bytes = limits.memory_bytes / 512;
+    let state = SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .with_default_features()
+        .with_query_planner(Arc::new(Planner))
+        .build();
+    let context = SessionContext::new_with_state(state);
+    context.register_udf(request_hash());
+    context
+}

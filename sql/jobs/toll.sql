@@ -1,0 +1,189 @@
+-- The headline figures in one row (MONEY.md, section 4).
+--
+-- Money, shares and amplification are of the counted attempts whose time is in the window;
+-- operations and the retry rate, of the operations that ended in it. What is still open is in
+-- no toll, and is counted beside. The toll is redundant cost: attempts of role repeat, and
+-- undelivered ones of an operation that tried more than once. Hedges are no retries. Attempts
+-- whose cost is not known are in no sum: they are counted beside. An empty window has one row, of
+-- counts that are 0 and money that is null.
+WITH attempt AS (
+  SELECT
+    request_id,
+    is_retry,
+    is_hedge,
+    is_retry AND NOT is_hedge AS retry,
+    role,
+    role = 'repeat' OR role = 'undelivered' AND op_attempts > 1 AS redundant,
+    cache_hit,
+    billing,
+    cost_confirmed,
+    cost_expected,
+    cost_ceiling,
+    cost_basis = 'unpriced' AS unpriced,
+    decision = 'success' OR error_class = 'none' AS success,
+    -- Only answers can lack the provider's usage; an attempt of unknown billing never does.
+    error_class IN ('none', 'truncated', 'invalid_output') AND cache_hit IS NOT TRUE AS coverable,
+    evidence = 'usage' AS with_usage
+  FROM attempts
+  WHERE counted AND ts >= $since AND ts < $until
+),
+sums AS (
+  SELECT
+    count(*) AS attempts,
+    count(*) FILTER (WHERE cache_hit IS NOT TRUE) AS wire_attempts,
+    count(*) FILTER (WHERE cache_hit) AS cache_hits,
+    count(*) FILTER (WHERE billing = 'billed') AS billed_attempts,
+    count(*) FILTER (WHERE role = 'delivered') AS delivered,
+    count(*) FILTER (WHERE retry) AS retries,
+    count(*) FILTER (WHERE is_hedge) AS hedges,
+    count(*) FILTER (WHERE NOT retry) AS others,
+    count(*) FILTER (WHERE NOT is_retry) AS first_attempts,
+    count(*) FILTER (WHERE redundant) AS redundant_attempts,
+    count(*) FILTER (WHERE redundant AND cost_expected IS NULL) AS redundant_cost_unknown,
+    count(*) FILTER (WHERE unpriced) AS unpriced,
+    count(*) FILTER (WHERE cost_expected IS NULL) AS cost_unknown,
+    count(*) FILTER (WHERE success) AS successes,
+    count(*) FILTER (WHERE coverable) AS coverable,
+    count(*) FILTER (WHERE coverable AND with_usage) AS covered,
+    -- About: within 2 %, which is enough to tell half from nearly all.
+    approx_distinct(request_id) FILTER (WHERE is_retry IS NOT NULL) AS requests_about,
+    sum(cost_expected) AS spend_expected,
+    sum(cost_confirmed) AS spend_confirmed,
+    sum(cost_expected) FILTER (WHERE redundant) AS redundant_expected,
+    sum(cost_confirmed) FILTER (WHERE redundant) AS redundant_confirmed,
+    sum(cost_confirmed) FILTER (WHERE retry) AS retry_confirmed,
+    sum(cost_expected) FILTER (WHERE retry) AS retry_expected,
+    sum(cost_ceiling) FILTER (WHERE retry) AS retry_ceiling,
+    sum(cost_confirmed) FILTER (WHERE NOT retry) AS other_confirmed,
+    sum(cost_expected) FILTER (WHERE NOT retry) AS other_expected,
+    sum(cost_ceiling) FILTER (WHERE NOT retry) AS other_ceiling
+  FROM attempt
+),
+operation AS (
+  SELECT
+    count(*) FILTER (WHERE outcome IS NOT NULL) AS operations,
+    count(*) FILTER (WHERE outcome IS NOT NULL AND retries > hedges) AS operations_retried,
+    count(*) FILTER (WHERE outcome IS NULL) AS open_operations,
+    count(*) FILTER (WHERE outcome IS NOT NULL AND repeated_billing = 'confirmed')
+      AS repeated_confirmed,
+    count(*) FILTER (WHERE outcome IS NOT NULL AND repeated_billing = 'likely') AS repeated_likely
+  FROM operations
+  WHERE ended_at >= $since AND ended_at < $until
+),
+-- Nothing redundant costs nothing; redundant attempts of which no cost is known have none.
+money AS (
+  SELECT
+    sums.*,
+    operation.*,
+    CAST(spend_expected AS DECIMAL(38, 12)) AS s_expected,
+    CAST(
+      CASE WHEN redundant_attempts > 0 THEN redundant_expected WHEN attempts > 0 THEN 0 END
+      AS DECIMAL(38, 12)
+    ) AS t_expected,
+    CAST(
+      CASE WHEN redundant_attempts > 0 THEN redundant_confirmed WHEN attempts > 0 THEN 0 END
+      AS DECIMAL(38, 12)
+    ) AS t_confirmed,
+    CAST(CASE WHEN retries > 0 THEN retry_confirmed WHEN attempts > 0 THEN 0 END AS DECIMAL(38, 12))
+      AS r_confirmed,
+    CAST(CASE WHEN retries > 0 THEN retry_expected WHEN attempts > 0 THEN 0 END AS DECIMAL(38, 12))
+      AS r_expected,
+    CAST(CASE WHEN retries > 0 THEN retry_ceiling WHEN attempts > 0 THEN 0 END AS DECIMAL(38, 12))
+      AS r_ceiling,
+    CAST(CASE WHEN others > 0 THEN other_confirmed WHEN attempts > 0 THEN 0 END AS DECIMAL(38, 12))
+      AS o_confirmed,
+    CAST(CASE WHEN others > 0 THEN other_expected WHEN attempts > 0 THEN 0 END AS DECIMAL(38, 12))
+      AS o_expected,
+    CAST(CASE WHEN others > 0 THEN other_ceiling WHEN attempts > 0 THEN 0 END AS DECIMAL(38, 12))
+      AS o_ceiling
+  FROM sums
+  CROSS JOIN operation
+),
+judged AS (
+  SELECT
+    *,
+    CASE
+      WHEN attempts = 0 THEN 'not computable: nothing is logged in the window'
+      WHEN successes = 0 THEN 'not computable: no success is logged'
+      WHEN covered * 100 < coverable * $coverage_pct_min THEN
+        'not computable: usage is logged for ' || covered || ' of ' || coverable
+        || ' answers, under ' || $coverage_pct_min || ' %'
+      WHEN s_expected IS NULL THEN 'not computable: no attempt has a known cost'
+      WHEN s_expected = 0 THEN 'not computable: nothing was spent'
+    END AS withheld,
+    CASE
+      WHEN retries > 0 AND first_attempts * 2 < requests_about THEN
+        'retry share not computable: ' || first_attempts || ' first attempts of about '
+        || requests_about || ' requests are logged, under half; see attempt_base'
+      WHEN r_expected IS NULL THEN 'retry share not computable: no retry has a known cost'
+      WHEN o_expected IS NULL THEN 'retry share not computable: no first attempt has a known cost'
+    END AS retry_withheld
+  FROM money
+),
+shares AS (
+  SELECT
+    *,
+    CASE WHEN withheld IS NULL THEN
+      CAST(100 * (t_expected / s_expected) AS DECIMAL(18, 12))
+    END AS toll_share_pct,
+    CASE WHEN withheld IS NULL AND retry_withheld IS NULL THEN
+      CAST(100 * (r_expected / NULLIF(r_expected + o_expected, 0)) AS DECIMAL(18, 12))
+    END AS retry_share_pct,
+    CASE WHEN withheld IS NULL AND retry_withheld IS NULL THEN
+      CAST(100 * (r_confirmed / NULLIF(r_confirmed + o_ceiling, 0)) AS DECIMAL(18, 12))
+    END AS retry_share_low_pct,
+    CASE WHEN withheld IS NULL AND retry_withheld IS NULL THEN
+      CAST(100 * (r_ceiling / NULLIF(r_ceiling + o_confirmed, 0)) AS DECIMAL(18, 12))
+    END AS retry_share_high_pct
+  FROM judged
+)
+SELECT
+  t_expected AS toll_expected_usd,
+  t_confirmed AS toll_confirmed_usd,
+  toll_share_pct,
+  retry_share_pct,
+  CASE
+    WHEN retry_share_pct < 5 THEN 'healthy'
+    WHEN retry_share_pct < 8 THEN 'review'
+    WHEN retry_share_pct <= 15 THEN 'evaluate'
+    WHEN retry_share_pct > 15 THEN 'incident'
+  END AS band,
+  retry_share_low_pct,
+  retry_share_high_pct,
+  s_expected AS spend_expected_usd,
+  CAST(spend_confirmed AS DECIMAL(38, 12)) AS spend_confirmed_usd,
+  r_expected AS retry_expected_usd,
+  r_confirmed AS retry_confirmed_usd,
+  CAST(
+    100 * (CAST(operations_retried AS DECIMAL(20, 12)) / NULLIF(operations, 0)) AS DECIMAL(18, 12)
+  ) AS retry_rate_pct,
+  CAST(CAST(billed_attempts AS DECIMAL(20, 8)) / NULLIF(delivered, 0) AS DECIMAL(18, 4))
+    AS amplification,
+  CAST(CAST(wire_attempts AS DECIMAL(20, 8)) / NULLIF(delivered, 0) AS DECIMAL(18, 4))
+    AS wire_amplification,
+  operations,
+  operations_retried,
+  open_operations,
+  repeated_confirmed AS repeated_confirmed_operations,
+  repeated_likely AS repeated_likely_operations,
+  attempts,
+  wire_attempts,
+  cache_hits,
+  billed_attempts,
+  delivered,
+  retries,
+  hedges,
+  redundant_attempts,
+  redundant_cost_unknown,
+  cost_unknown,
+  unpriced,
+  CAST(100 * (CAST(covered AS DECIMAL(20, 12)) / NULLIF(coverable, 0)) AS DECIMAL(18, 12))
+    AS coverage_pct,
+  coalesce(
+    withheld,
+    retry_withheld,
+    CASE WHEN first_attempts < $first_attempts_min THEN
+      'too few: ' || first_attempts || ' first attempts, under ' || $first_attempts_min
+    END
+  ) AS note
+FROM shares
