@@ -142,10 +142,11 @@ fn dispatch(cli: Cli, world: &mut World) -> anyhow::Result<Exit> {
     }
 }
 
-/// Commands that go on for long tell what they do; the others only what is wrong.
+/// Commands that go on for long tell what they do; the others only what is wrong. The Delta
+/// library would tell of every file list that a tick reads.
 fn level(command: &Command) -> &'static str {
     match command {
-        Command::Run(_) => "info",
+        Command::Run(_) => "info,buoyant_kernel=warn",
         _ => "warn",
     }
 }

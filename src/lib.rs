@@ -3,6 +3,7 @@
 //! A *command* is one word of the command line ([`commands`]); its *world* is what it touches of
 //! the machine ([`cli::World`]). It reads its [`config`] as a whole before it does anything.
 
+pub mod alerts;
 pub mod cli;
 pub mod clock;
 pub mod commands;

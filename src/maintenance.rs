@@ -21,6 +21,7 @@ const LOG_EVERY_MS: i64 = 30_000;
 const COMPACT_EVERY_MS: i64 = 600_000;
 /// How often files that nothing needs are removed, ms.
 const VACUUM_EVERY_MS: i64 = 86_400_000;
+const DAY_MS: i64 = 86_400_000;
 /// How often to look whether something is due.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
@@ -29,6 +30,8 @@ pub struct Maintenance {
     root: PathBuf,
     group: String,
     clock: Clock,
+    /// How long a version of the lake can be read, ms.
+    kept_ms: i64,
     writer: Option<Writer>,
     log_ms: i64,
     compacted_ms: i64,
@@ -36,13 +39,14 @@ pub struct Maintenance {
 }
 
 impl Maintenance {
-    /// Nothing is due at once but what `ingest` asks for.
-    pub fn new(root: PathBuf, group: &str, clock: Clock) -> Self {
+    /// Nothing is due at once but what `ingest` asks for. A version can be read for so many days.
+    pub fn new(root: PathBuf, group: &str, clock: Clock, reproduce_days: u32) -> Self {
         let now_ms = clock.now_ms();
         Self {
             root,
             group: group.to_owned(),
             clock,
+            kept_ms: i64::from(reproduce_days) * DAY_MS,
             writer: None,
             log_ms: now_ms,
             compacted_ms: now_ms,
@@ -78,8 +82,12 @@ impl Maintenance {
         }
         if now_ms - self.vacuumed_ms >= VACUUM_EVERY_MS {
             self.vacuumed_ms = now_ms;
+            let limits = VacuumLimits {
+                removed_age_ms: self.kept_ms,
+                ..VacuumLimits::default()
+            };
             let writer = self.writer().await?;
-            let removed = vacuum(writer, VacuumLimits::default(), now_ms, false).await?;
+            let removed = vacuum(writer, limits, now_ms, false).await?;
             tracing::info!(
                 files = removed.files.len(),
                 bytes = removed.bytes,
@@ -93,7 +101,7 @@ impl Maintenance {
     pub async fn keep_log(&mut self) -> anyhow::Result<()> {
         let table = lake::open_attempts(&self.root, &self.clock).await?;
         let head = table.check().await?.version;
-        let kept = keep_log(&table, head, self.clock.now_ms()).await?;
+        let kept = keep_log(&table, head, self.clock.now_ms(), self.kept_ms).await?;
         if let Some(version) = kept.checkpoint {
             tracing::info!(version, removed = kept.removed, "checkpoint");
         }

@@ -275,7 +275,7 @@ fn show_tells_each_value_and_its_origin() {
         line("flush.interval"),
         "flush.interval = \"2500ms\" # RETRYTOLL_FLUSH_INTERVAL"
     );
-    assert_eq!(line("limits.sql"), "limits.sql = \"48MB\" # default");
+    assert_eq!(line("limits.sql"), "limits.sql = \"160MB\" # default");
     assert!(
         !out.contains("hunter2") && !err.contains("hunter2"),
         "{out}{err}"

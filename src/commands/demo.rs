@@ -9,17 +9,18 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, bail};
 use chrono::DateTime;
-use retrytoll_jobs::{Catalog, Format, Limits, Session, Style, Window, Zone, render};
+use retrytoll_jobs::{Catalog, Format, Limits, Session, Style, Toll, Window, Zone, render};
 use tokio::runtime::Runtime;
 
-use super::run::pipeline;
+use super::run::{alerting, pipeline};
 use crate::cli::World;
 use crate::clock::{Stopwatch, now_ms};
 use crate::config::raw::{Flag, RawConfig, Sources};
 use crate::config::{Config, Mistakes, Need};
-use crate::demo::{EmbeddedBroker, Kind, Plan, Produced, generate};
+use crate::demo::{EmbeddedBroker, Kind, Plan, Produced, alerts, generate};
 use crate::exit::{Exit, Stop};
 use crate::lake;
+use crate::report::headline::toll_line;
 
 const HOUR_MS: i64 = 3_600_000;
 /// About 22 MB of events: the embedded broker keeps 5 MiB in each of 8 partitions.
@@ -28,7 +29,8 @@ const OPERATIONS: u32 = 30_000;
 /// Watch the whole pipeline at work, with nothing to install
 ///
 /// A day of made-up traffic, with an incident in it, goes through an embedded broker and the real
-/// pipeline into a lake of your own; then the reports show what its retries cost.
+/// pipeline into a lake of your own; then the reports show what its retries cost, and the alert
+/// topic what whoever is on call would have been told.
 #[derive(Debug, clap::Args)]
 pub struct DemoArgs {
     /// The seed of the traffic: the same seed gives the same figures
@@ -85,9 +87,8 @@ pub fn run(args: &DemoArgs, world: &mut World) -> anyhow::Result<Exit> {
         bail!("the demo has no topic")
     };
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    let stop = AtomicBool::new(false);
-    let tables = lake::tables(&config)?;
-    let (read, written) = pipeline(&config, &kafka, Arc::clone(&tables), &runtime, &stop, true)?;
+    let (stop, leading) = (AtomicBool::new(false), Arc::default());
+    let (read, written) = pipeline(&config, &kafka, &runtime, &stop, &leading, true)?;
     writeln!(
         err,
         "{} rows, {} duplicates left out, {} dead letters, {:.1} s",
@@ -96,8 +97,15 @@ pub fn run(args: &DemoArgs, world: &mut World) -> anyhow::Result<Exit> {
         read.dead_letters,
         watch.elapsed().as_secs_f64()
     )?;
+    write!(err, "looking at the alert rules over the day ... ")?;
+    err.flush()?;
+    let sent = runtime.block_on(alerting(&config, &kafka)?.run_to_end())?;
+    let messages = broker.read_all(&kafka.alert_topic)?;
+    let seconds = watch.elapsed().as_secs_f64();
+    writeln!(err, "{} sent, {seconds:.1} s", sent.len())?;
     err.flush()?;
     reports(&root, plan, &runtime, world)?;
+    show_alerts(&kafka.alert_topic, &messages, world)?;
     next_steps(&root, &truth, world)?;
     Ok(Exit::Fine)
 }
@@ -184,15 +192,37 @@ fn reports(root: &Path, plan: Plan, runtime: &Runtime, world: &mut World) -> any
     let catalog = Catalog::embedded();
     let url = lake::url_of(&root.canonicalize()?)?;
     let session = runtime.block_on(Session::open(&url, None, Limits::default()))?;
-    for (name, by) in [("retry_cost_share", "service"), ("retries", "class")] {
+    let answer = |name: &str, given: BTreeMap<String, String>| {
         let job = catalog.get(name)?;
-        let given = BTreeMap::from([("by".to_owned(), by.to_owned())]);
-        let result = runtime.block_on(session.run_job(&job, &window, &given))?;
+        runtime.block_on(session.run_job(&job, &window, &given))
+    };
+    if let Some(toll) = Toll::of(&answer("toll", BTreeMap::new())?.batches) {
+        writeln!(world.out, "\n{}", toll_line(toll))?;
+    }
+    for (name, by) in [
+        ("retry_cost_share", "service"),
+        ("retries", "class"),
+        ("repeated_billing", "service"),
+        ("retry_rescue", "all"),
+    ] {
+        let result = answer(name, BTreeMap::from([("by".to_owned(), by.to_owned())]))?;
         let mut text = Vec::new();
         render::report(&mut text, &result, Format::Table, style)?;
         writeln!(world.out)?;
         world.out.write_all(&text)?;
     }
+    Ok(())
+}
+
+fn show_alerts(topic: &str, messages: &[String], world: &mut World) -> anyhow::Result<()> {
+    let out = &mut world.out;
+    if messages.is_empty() {
+        writeln!(out, "\nNo alert rule was met: the topic {topic} is empty.")?;
+        return Ok(());
+    }
+    writeln!(out, "\nAlerts, read back from the topic {topic}:\n")?;
+    write!(out, "{}", alerts::text(messages).trim_end_matches('\n'))?;
+    writeln!(out)?;
     Ok(())
 }
 
@@ -208,11 +238,16 @@ fn next_steps(root: &Path, truth: &Path, world: &mut World) -> anyhow::Result<()
     writeln!(out, "  retrytoll report --lake {lake} --since 26h")?;
     writeln!(
         out,
-        "  retrytoll report retry_cost_share --by hour --lake {lake} --since 26h"
+        "  retrytoll report repeated_billing --by operation --lake {lake} --since 26h"
     )?;
     writeln!(
         out,
         "  retrytoll sql \"SELECT service, count(*) AS attempts FROM attempts GROUP BY service\" \
+         --lake {lake}"
+    )?;
+    writeln!(
+        out,
+        "  retrytoll sql \"SELECT at, state, severity, entity FROM alerts WHERE revision = 1\" \
          --lake {lake}"
     )?;
     Ok(())

@@ -13,6 +13,7 @@ use retrytoll_core::step::Progress;
 use retrytoll_lake::Clock;
 use tokio::runtime::Runtime;
 
+use crate::alerts::{AlertOutlet, Alerting, AlertingSettings};
 use crate::cli::{Settings, World};
 use crate::clock::{Stopwatch, now_ms};
 use crate::config::{Config, Need};
@@ -25,6 +26,9 @@ use crate::pipeline::{
     Fact, FileMark, Order, ReadCounts, Reader, SourceRecord, Stage, Starts, Term, WriteSummary,
     bounded,
 };
+
+/// In place of a consumer group, in commits and as the source of alerts.
+const GROUP: &str = "ingest";
 
 /// Read files of retry-decision events into the lake
 ///
@@ -42,6 +46,10 @@ pub struct IngestArgs {
     /// Append lines that are no events to this file (dead_letters.file)
     #[arg(long, value_name = "FILE")]
     dead_letters: Option<PathBuf>,
+    /// Look at the alert rules for the time of the new events, and append alerts to this file;
+    /// "-" is stdout [default: no alerts]
+    #[arg(long, value_name = "FILE")]
+    alerts: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings,
 }
@@ -53,6 +61,8 @@ struct Total {
     rows: u64,
     duplicates: u64,
     dead_letters: u64,
+    /// Sent; `None` where nobody asked.
+    alerts: Option<usize>,
 }
 
 /// Runs the command.
@@ -83,11 +93,16 @@ pub fn run(args: &IngestArgs, world: &mut World) -> anyhow::Result<Exit> {
     let watch = Stopwatch::start();
     let bar = progress_bar(&args.files, world.err_is_terminal);
     let mut total = Total::default();
+    let mut alerting = ingest.alerting(args.alerts.as_deref())?;
     for path in &args.files {
         bar.set_message(path.display().to_string());
         ingest.file(path, given.as_deref(), &bar, &mut total)?;
     }
     bar.finish_and_clear();
+    if let Some(alerting) = &mut alerting {
+        let sent = ingest.runtime.block_on(alerting.run_to_end())?;
+        total.alerts = Some(sent.len());
+    }
     ingest.tidy();
     tell(&ingest, &total, watch.elapsed().as_secs_f64(), world)?;
     Ok(Exit::Fine)
@@ -113,10 +128,9 @@ impl Ingest {
         let table = self
             .runtime
             .block_on(lake::open_attempts(&self.root, &self.clock))?;
-        let group = "ingest";
         let writer = self
             .runtime
-            .block_on(lake::open_writer(table, group, &self.clock))?;
+            .block_on(lake::open_writer(table, GROUP, &self.clock))?;
         let known = writer.state().positions();
         let Some(file) = identify(path, given, &known)? else {
             tracing::info!(path = %path.display(), "nothing in it");
@@ -155,9 +169,24 @@ impl Ingest {
         Ok(())
     }
 
+    /// The alerts of this lake, where they are asked for; it notes where the lake stands now.
+    fn alerting(&self, to: Option<&Path>) -> anyhow::Result<Option<Alerting>> {
+        let outlet = match to {
+            None => return Ok(None),
+            Some(path) if path == Path::new("-") => AlertOutlet::Stdout,
+            Some(path) => AlertOutlet::file(path)?,
+        };
+        let settings = AlertingSettings::of(&self.config, GROUP, self.root.clone())?;
+        let mut alerting = Alerting::new(settings, outlet, self.clock.clone())?;
+        self.runtime.block_on(alerting.begin())?;
+        Ok(Some(alerting))
+    }
+
     /// A lake without a topic has no leader that would tidy it; all rows are there without it.
     fn tidy(&self) {
-        let mut maintenance = Maintenance::new(self.root.clone(), "ingest", self.clock.clone());
+        let days = self.config.alerts.reproduce_days;
+        let root = self.root.clone();
+        let mut maintenance = Maintenance::new(root, GROUP, self.clock.clone(), days);
         let tidied = self.runtime.block_on(async {
             maintenance.compact().await?;
             maintenance.keep_log().await
@@ -331,6 +360,9 @@ fn tell(ingest: &Ingest, total: &Total, seconds: f64, world: &mut World) -> anyh
     )?;
     if total.dead_letters > 0 {
         writeln!(err, "dead letters: {}", ingest.letters.display())?;
+    }
+    if let Some(alerts) = total.alerts {
+        writeln!(err, "alerts sent: {alerts}")?;
     }
     writeln!(err, "lake: {}", ingest.root.display())?;
     writeln!(

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use retrytoll_jobs::render::{footer, report};
-use retrytoll_jobs::{Catalog, Format, JobResult, Share};
+use retrytoll_jobs::{Catalog, Format, JobResult, Share, Toll};
 
 use crate::cli::World;
 use crate::exit::{Exit, Stop};
@@ -17,11 +17,13 @@ use crate::report::output::{deliver, style};
 
 /// The job of which the headline and the gate are.
 const SHARE: &str = "retry_cost_share";
+/// The job of the headline's first line.
+const TOLL: &str = "toll";
 
-/// Ask a job about a window of time; without one: the share, month to date, and the list of jobs
+/// Ask a job about a window of time; without one: the toll, month to date, and the list of jobs
 ///
-/// Jobs that come with retrytoll: retry_cost_share, retries, unpriced, usage_coverage. One of your
-/// own is a file NAME.sql in the folder of --sql-dir.
+/// Start with repeated_billing, retry_rescue and redundant_cost; `retrytoll report` lists them all.
+/// A job of your own is a file NAME.sql in the folder of --sql-dir.
 #[derive(Debug, clap::Args)]
 pub struct ReportArgs {
     /// The job's name
@@ -147,9 +149,11 @@ fn all_jobs(
     let file = args.ask.output.as_deref();
     let style = style(file, world);
     if args.ask.format == Format::Table {
-        let services = asked.answer(&Catalog::embedded(), SHARE, &BTreeMap::new())?;
+        let own = Catalog::embedded();
+        let services = asked.answer(&own, SHARE, &BTreeMap::new())?;
+        let toll = Toll::of(&asked.answer(&own, TOLL, &BTreeMap::new())?.batches);
         deliver(file, world.out.as_mut(), |out| {
-            headline::write(out, &whole, &services, catalog, style)
+            headline::write(out, toll, &whole, &services, catalog, style)
         })?;
     } else {
         deliver(file, world.out.as_mut(), |out| {

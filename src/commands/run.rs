@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use retrytoll_core::batch::SourceId;
-use retrytoll_core::derive::Tables;
 use retrytoll_lake::Clock;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::alerts::{AlertOutlet, Alerting, AlertingSettings};
 use crate::cli::{Settings, TopicFlags, World};
 use crate::clock::now_ms;
 use crate::config::kafka::Kafka;
@@ -22,13 +23,21 @@ use crate::maintenance::Maintenance;
 use crate::outlet::DeadLetterOutlet;
 use crate::pipeline::{ReadCounts, Reader, Stage, WriteSummary, bounded};
 
+/// How long a query or a send may go on after all else has ended.
+const SHUTDOWN: Duration = Duration::from_secs(1);
+/// How often to look whether it is time to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
 /// Read a topic of retry-decision events into the lake, continuously
 ///
 /// Each event is there once, whatever happens to this process. Instances of one group share the
-/// topic's partitions. SIGTERM and SIGINT commit what was read and end it within seconds.
+/// topic's partitions. One of them, which owns the first partition, also looks at the alert rules
+/// each jobs.tick and sends alerts to kafka.alert_topic. SIGTERM and SIGINT commit what was read
+/// and end it within seconds.
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
-    /// End when the whole topic has been read, in place of waiting for more
+    /// End when the whole topic has been read and the alert rules were looked at, in place of
+    /// waiting for more
     #[arg(long)]
     until_end: bool,
     #[command(flatten)]
@@ -50,8 +59,21 @@ pub fn run(args: &RunArgs, world: &mut World) -> anyhow::Result<Exit> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let stop = Arc::new(AtomicBool::new(false));
     stop_on_signals(&runtime, &stop)?;
-    let tables = lake::tables(&config)?;
-    let (read, written) = pipeline(&config, &kafka, tables, &runtime, &stop, args.until_end)?;
+    let leading = Arc::new(AtomicBool::new(false));
+    let mut alerting = alerting(&config, &kafka)?;
+    let (read, written) = if args.until_end {
+        runtime.block_on(alerting.begin())?;
+        let done = pipeline(&config, &kafka, &runtime, &stop, &leading, true)?;
+        if leading.load(Ordering::Acquire) {
+            runtime.block_on(until(&stop, alerting.run_to_end()))?;
+        }
+        done
+    } else {
+        runtime.spawn(alerting.run(Arc::clone(&leading)));
+        pipeline(&config, &kafka, &runtime, &stop, &leading, false)?
+    };
+    // An alert on its way is sent again after the next start.
+    runtime.shutdown_timeout(SHUTDOWN);
     tracing::info!(
         records = read.records,
         rows = written.rows,
@@ -61,6 +83,29 @@ pub fn run(args: &RunArgs, world: &mut World) -> anyhow::Result<Exit> {
         "stopped"
     );
     Ok(Exit::Fine)
+}
+
+/// The alerts of a topic's lake, to the alert topic.
+pub fn alerting(config: &Config, kafka: &Kafka) -> anyhow::Result<Alerting> {
+    let settings = AlertingSettings::of(config, &kafka.group, lake::local_root(config)?)?;
+    let outlet = AlertOutlet::topic(kafka.client(), &kafka.alert_topic)?;
+    Alerting::new(settings, outlet, Clock::new(now_ms))
+}
+
+/// Waits for `work`, unless `stop` is set meanwhile.
+async fn until<T>(
+    stop: &AtomicBool,
+    work: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<()> {
+    let stopped = async {
+        while !stop.load(Ordering::Acquire) {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    tokio::select! {
+        done = work => done.map(drop),
+        () = stopped => Ok(()),
+    }
 }
 
 /// The first signal ends the run in order; the process's default does the rest on a second one.
@@ -81,15 +126,17 @@ fn stop_on_signals(runtime: &Runtime, stop: &Arc<AtomicBool>) -> anyhow::Result<
 }
 
 /// Both stages of one instance, until `stop`, the end of the topic where asked, or an error.
+/// `leading` says all the while, and afterwards, whether this instance leads.
 pub fn pipeline(
     config: &Config,
     kafka: &Kafka,
-    tables: Arc<Tables>,
     runtime: &Runtime,
     stop: &AtomicBool,
+    leading: &Arc<AtomicBool>,
     until_end: bool,
 ) -> anyhow::Result<(ReadCounts, WriteSummary)> {
     let root = lake::local_root(config)?;
+    let tables = lake::tables(config)?;
     let clock = Clock::new(now_ms);
     let (starts, source, partitions) = connect(kafka)?;
     tracing::info!(source, partitions, lake = %root.display(), "reading");
@@ -99,7 +146,7 @@ pub fn pipeline(
     let letters = DeadLetterTopic::new(kafka.client(), kafka.dead_letter_topic.clone())?;
     let (outlet, inlet) = bounded(config.limits.batches_bytes);
     let (orders, ordered) = sync_channel(64);
-    let stage = Stage::new(
+    let mut stage = Stage::new(
         lake::write_settings(config, source.clone(), &tables),
         writer,
         root.join(lake::ATTEMPTS),
@@ -109,8 +156,10 @@ pub fn pipeline(
         runtime.handle().clone(),
         orders,
     );
-    let maintenance = Maintenance::new(root, &kafka.group, clock.clone());
-    runtime.spawn(maintenance.run(Arc::clone(&stage.leading)));
+    stage.leading = Arc::clone(leading);
+    let days = config.alerts.reproduce_days;
+    let maintenance = Maintenance::new(root, &kafka.group, clock.clone(), days);
+    runtime.spawn(maintenance.run(Arc::clone(leading)));
     let reader = Reader::new(source, tables, lake::read_limits(config), outlet);
     let settings = SourceSettings {
         client: consumer_config(kafka, config),

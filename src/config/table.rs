@@ -256,10 +256,9 @@ pub const KEYS: &[Key] = &[
         "Rows on their way into Parquet files.").why(MEMORY),
     key("limits", "seen", size(MB, 64 * GB), is("64MB"),
         "Events known within dedupe.horizon; the oldest are forgotten first.").why(MEMORY),
-    key("limits", "windows", size(MB, 64 * GB), is("112MB"),
-        "Open operations and prompts; the oldest are closed first.").why(MEMORY),
-    key("limits", "sql", size(16 * MB, 64 * GB), is("48MB"),
-        "SQL jobs, reports and queries; beyond it they spill to disk.").why(MEMORY),
+    key("limits", "sql", size(16 * MB, 64 * GB), is("160MB"),
+        "SQL jobs of `run`; beyond it they spill to disk. Commands that only ask take all of limits.")
+        .why(MEMORY),
     key("limits", "rest", size(8 * MB, 64 * GB), is("24MB"),
         "Everything else.").why(MEMORY),
     key("limits", "spill_max", size(0, 1_000 * GB), is("1GB"),
@@ -280,14 +279,14 @@ pub const KEYS: &[Key] = &[
         "What to do about it; stands in each alert."),
     key("alerts", "hide", Kind::Words(DIMENSIONS), is(""),
         "Dimensions that alerts must not name."),
-    key("alerts", "reproduce_days", Kind::Count { least: 1, most: 90 }, is("7"),
+    key("alerts", "reproduce_days", Kind::Count { least: 1, most: 7 }, is("7"),
         "How many days the version of the lake that an alert cites can be read.")
-        .why("until then no file of that version is removed"),
+        .why("until then no file of that version is removed, and the log tells for 7 days which"),
 
     key("jobs", "sql_dir", Kind::Folder, unset("sql/jobs"),
         "A folder with SQL jobs of your own, beside the built-in ones."),
     key("jobs", "tick", time(SECOND, HOUR), is("1m"),
-        "How often jobs that are due run.")
+        "How often alert rules are looked at, by event time.")
         .why("each tick runs SQL over the lake, and alerts come no sooner"),
 ];
 

@@ -65,10 +65,18 @@ pub struct Limits {
     pub batches_bytes: usize,
     pub encode_bytes: usize,
     pub seen_bytes: usize,
-    pub windows_bytes: usize,
     pub sql_bytes: usize,
     pub rest_bytes: usize,
     pub spill_bytes_max: u64,
+}
+
+impl Limits {
+    /// The whole budget of memory.
+    #[must_use]
+    pub fn all_bytes(&self) -> usize {
+        let reading = self.prefetch_bytes + self.batches_bytes + self.seen_bytes;
+        reading + self.encode_bytes + self.sql_bytes + self.rest_bytes
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,7 +163,6 @@ fn limits(values: &Values<'_>) -> Limits {
         batches_bytes: bytes("limits.batches"),
         encode_bytes: bytes("limits.encode"),
         seen_bytes: bytes("limits.seen"),
-        windows_bytes: bytes("limits.windows"),
         sql_bytes: bytes("limits.sql"),
         rest_bytes: bytes("limits.rest"),
         spill_bytes_max: values.number("limits.spill_max"),

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
-
+use anyhow::{Context as _, bail};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::mocking::MockCluster;
@@ -56,15 +55,17 @@ impl EmbeddedBroker {
     /// Every message of a topic with one partition, as text.
     pub fn read_all(&self, topic: &str) -> anyhow::Result<Vec<String>> {
         let mut client = self.client();
-        client
-            .set("group.id", "retrytoll-demo-reader")
-            .set("enable.partition.eof", "true");
+        client.set("group.id", "retrytoll-demo-reader");
         let consumer: BaseConsumer = client.create().context("cannot read back")?;
         let mut from = TopicPartitionList::new();
         from.add_partition_offset(topic, 0, Offset::Beginning)?;
         consumer.assign(&from)?;
+        let (first, end) = consumer.fetch_watermarks(topic, 0, READ_TIMEOUT)?;
         let mut messages = Vec::new();
-        while let Some(Ok(message)) = consumer.poll(READ_TIMEOUT) {
+        for _ in first..end {
+            let Some(message) = consumer.poll(READ_TIMEOUT).transpose()? else {
+                bail!("the topic {topic} could not be read to its end")
+            };
             messages.push(String::from_utf8_lossy(message.payload().unwrap_or_default()).into());
         }
         Ok(messages)

@@ -350,6 +350,8 @@ impl<S: Starts> Stage<S> {
         let flush = pending.finish(now_ms)?;
         let committed = self.runtime.block_on(self.writer.flush(&flush))?;
         self.committed_ms = self.clock.now_ms();
+        // At our claim others may not have made theirs yet: their partitions show now.
+        self.look_who_leads();
         let bytes: u64 = flush.files.iter().map(|file| file.size).sum();
         self.summary.rows += rows;
         self.summary.files += flush.files.len() as u64;

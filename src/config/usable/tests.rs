@@ -106,8 +106,7 @@ fn assert_defaults(config: &Config, lake: &str) {
         batches_bytes: 24_000_000,
         encode_bytes: 80_000_000,
         seen_bytes: 64_000_000,
-        windows_bytes: 112_000_000,
-        sql_bytes: 48_000_000,
+        sql_bytes: 160_000_000,
         rest_bytes: 24_000_000,
         spill_bytes_max: 1_000_000_000,
     };
@@ -139,11 +138,7 @@ fn assert_defaults(config: &Config, lake: &str) {
 #[test]
 fn the_memory_budget_is_400_mb() {
     let l = Config::of(&RawConfig::default(), Need::Lake).0.limits;
-    let sum = l.prefetch_bytes + l.batches_bytes + l.encode_bytes + l.seen_bytes;
-    assert_eq!(
-        sum + l.windows_bytes + l.sql_bytes + l.rest_bytes,
-        400_000_000
-    );
+    assert_eq!(l.all_bytes(), 400_000_000);
 }
 
 #[test]

@@ -1,0 +1,116 @@
+//! A row of the outbox → a CloudEvent → a topic, a file or stdout, acknowledged.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+use rdkafka::config::ClientConfig;
+use serde_json::{Value, json};
+
+use super::cell::time_text;
+use super::outbox::SEND_MS_MAX;
+use super::row::Row;
+use crate::kafka::Producer;
+
+/// The type of every alert.
+pub const EVENT_TYPE: &str = "dev.retrytoll.alert.v1";
+/// The schema of its data: `schemas/alert.v1.json`.
+pub const DATA_SCHEMA: &str = "https://retrytoll.dev/schemas/alert.v1.json";
+
+/// An alert on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Letter {
+    /// The record's key, `dedup_key`.
+    pub key: String,
+    /// A CloudEvent, JSON.
+    pub body: String,
+}
+
+/// The CloudEvent of a row; `more` is how many wait behind it, 0 unless it is the last of many.
+pub fn letter(row: &Row, source: &str, more: usize) -> anyhow::Result<Letter> {
+    let transition = &row.transition;
+    let mut data: Value = serde_json::from_str(&row.data)
+        .with_context(|| format!("the data of alert {} is no JSON", transition.dedup_key))?;
+    if more > 0 {
+        data["more"] = more.into();
+        if let Some(summary) = data["summary"].as_str() {
+            data["summary"] = format!("{summary}; and {more} more").into();
+        }
+    }
+    let body = json!({
+        "specversion": "1.0",
+        "id": transition.id(),
+        "source": source,
+        "type": EVENT_TYPE,
+        "subject": transition.entity,
+        "time": time_text(transition.at_ms),
+        "datacontenttype": "application/json",
+        "dataschema": DATA_SCHEMA,
+        "data": data,
+    });
+    Ok(Letter {
+        key: transition.dedup_key.clone(),
+        body: body.to_string(),
+    })
+}
+
+/// Where alerts go.
+pub enum AlertOutlet {
+    Topic {
+        producer: Producer,
+        topic: String,
+    },
+    /// JSON lines are appended.
+    File(File),
+    /// JSON lines.
+    Stdout,
+}
+
+impl AlertOutlet {
+    /// The topic for alerts.
+    pub fn topic(mut client: ClientConfig, topic: &str) -> anyhow::Result<Self> {
+        client.set("message.timeout.ms", SEND_MS_MAX.to_string());
+        Ok(Self::Topic {
+            producer: Producer::new(client)?,
+            topic: topic.to_owned(),
+        })
+    }
+
+    /// A file, made if it is not there.
+    pub fn file(path: &Path) -> anyhow::Result<Self> {
+        let open = OpenOptions::new().create(true).append(true).open(path);
+        let file = open.with_context(|| format!("cannot open {} for alerts", path.display()))?;
+        Ok(Self::File(file))
+    }
+
+    /// Returns when every letter is acknowledged. It blocks.
+    pub fn send(&self, letters: &[Letter]) -> anyhow::Result<()> {
+        let lines = || {
+            letters
+                .iter()
+                .map(|it| format!("{}\n", it.body))
+                .collect::<String>()
+        };
+        match self {
+            Self::Topic { producer, topic } => {
+                for letter in letters {
+                    producer.send(topic, &letter.key, &letter.body, None)?;
+                }
+                producer
+                    .flush()
+                    .with_context(|| format!("alerts for `{topic}`"))
+            }
+            Self::File(file) => {
+                let mut file: &File = file;
+                file.write_all(lines().as_bytes())?;
+                Ok(file.sync_data()?)
+            }
+            Self::Stdout => {
+                let mut out = std::io::stdout().lock();
+                out.write_all(lines().as_bytes())?;
+                Ok(out.flush()?)
+            }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Completeness mark → tick → SQL job → transitions → outbox, committed → alert topic → marked.
+//!
+//! A *watch* is a job whose rows are looked at under a rule ([`watch`]). What changes at a tick
+//! is decided by the pure [`retrytoll_core::alert`], committed to the *outbox*, the table `alerts`
+//! ([`outbox`]), then sent as a CloudEvent ([`event`]), then marked as sent. So a crash anywhere
+//! loses no alert and sends a repetition under the same id. One instance does all this: the owner
+//! of the least (source, partition) that the lake knows.
+
+mod alerting;
+mod cell;
+mod data;
+mod event;
+mod extent;
+mod outbox;
+mod row;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub use alerting::{Alerting, AlertingSettings, Sent};
+pub use event::AlertOutlet;
+
+/// The folder of the table with the alerts, below the lake's root.
+pub const ALERTS: &str = "alerts";

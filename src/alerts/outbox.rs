@@ -1,0 +1,243 @@
+//! The table `alerts`: transitions, committed before they are sent and marked afterwards.
+//!
+//! Opening it takes the leader's place, and only then reads it: what a former leader committed
+//! until then is all there, and its next commit is refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use retrytoll_core::alert::{Alerts, State, Transition};
+use retrytoll_lake::maintain::keep_log;
+use retrytoll_lake::table::{CHECKPOINT_COMMITS, LOG_KEPT_MS};
+use retrytoll_lake::{Clock, DataFile, RetryLimits, Table, TableSpec, Writer, replay};
+
+use super::ALERTS;
+use super::row::{DECIDED, Row, SENT, from_batch, schema, to_batch};
+use crate::lake;
+
+/// The newest schema major of `alerts` that this release knows, and creates.
+const SCHEMA_MAJOR: u32 = 1;
+/// A send follows a fenced commit that began less than this ago, ms: a leader that slept and was
+/// replaced meanwhile must not send.
+pub const FENCE_MS_MAX: i64 = 10_000;
+
+/// What is sent is taken within this, ms, or it was not sent: later it could pass a newer
+/// leader's.
+pub const SEND_MS_MAX: i64 = FENCE_MS_MAX / 2;
+
+/// By what a transition is known: its alert, and its number.
+pub type Key = (String, i64);
+
+/// The outbox, in the leader's place.
+pub struct Outbox {
+    folder: PathBuf,
+    clock: Clock,
+    writer: Writer,
+    /// Where every alert stands.
+    pub alerts: Alerts,
+    /// Decided and not yet marked as sent.
+    unsent: BTreeMap<Key, Row>,
+    /// What fires, by `dedup_key`.
+    firing: BTreeMap<String, Row>,
+    /// The newest tick of a transition, ms.
+    decided_ms: i64,
+    /// When the last commit of ours began, ms.
+    fenced_ms: i64,
+}
+
+impl Outbox {
+    /// Opens the table below the lake's root, or makes it, and takes the leader's place.
+    pub async fn open(root: &Path, group: &str, clock: &Clock) -> anyhow::Result<Self> {
+        let folder = root.join(ALERTS);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let spec = TableSpec {
+            columns: schema(),
+            by_date: false,
+            schema_major: SCHEMA_MAJOR,
+        };
+        let url = lake::url_of(&folder)?;
+        let table = Table::open(&url, spec, clock, RetryLimits::default()).await?;
+        let mut writer = lake::open_writer(table, group, clock).await?;
+        let fenced_ms = clock.now_ms();
+        writer.claim_leader().await?;
+        let mut outbox = Self {
+            folder,
+            clock: clock.clone(),
+            writer,
+            alerts: Alerts::default(),
+            unsent: BTreeMap::new(),
+            firing: BTreeMap::new(),
+            decided_ms: i64::MIN,
+            fenced_ms,
+        };
+        outbox.read().await?;
+        Ok(outbox)
+    }
+
+    async fn read(&mut self) -> anyhow::Result<()> {
+        let version = self.writer.state().version;
+        let files = replay::load_files(self.writer.table(), version).await?;
+        let mut newest: BTreeMap<Key, Row> = BTreeMap::new();
+        for path in files.live.keys() {
+            let path = self.folder.join(path);
+            let read = || -> anyhow::Result<Vec<Row>> {
+                let reader =
+                    ParquetRecordBatchReaderBuilder::try_new(File::open(&path)?)?.build()?;
+                let mut rows = Vec::new();
+                for batch in reader {
+                    rows.extend(from_batch(&batch?)?);
+                }
+                Ok(rows)
+            };
+            let rows = read().with_context(|| format!("cannot read {}", path.display()))?;
+            for row in rows {
+                let key = (row.transition.dedup_key.clone(), row.transition.number);
+                if newest
+                    .get(&key)
+                    .is_none_or(|known| known.revision < row.revision)
+                {
+                    newest.insert(key, row);
+                }
+            }
+        }
+        for row in newest.into_values() {
+            self.take(row);
+        }
+        Ok(())
+    }
+
+    /// Takes a committed row in; of one alert, in the order of its numbers.
+    fn take(&mut self, row: Row) {
+        let key = (row.transition.dedup_key.clone(), row.transition.number);
+        match row.transition.state {
+            State::Firing => self.firing.insert(key.0.clone(), row.clone()),
+            State::Resolved => self.firing.remove(&key.0),
+        };
+        self.decided_ms = self.decided_ms.max(row.transition.at_ms);
+        self.alerts.apply(row.transition.clone());
+        if row.revision == DECIDED {
+            self.unsent.insert(key, row);
+        }
+    }
+
+    /// Commits what was decided; only then is it so.
+    pub async fn decide(&mut self, decided: Vec<(Transition, String)>) -> anyhow::Result<()> {
+        let of = |(transition, data)| Row {
+            transition,
+            revision: DECIDED,
+            data,
+        };
+        let rows = decided.into_iter().map(of).collect::<Vec<_>>();
+        self.append(&rows).await?;
+        rows.into_iter().for_each(|row| self.take(row));
+        Ok(())
+    }
+
+    /// Commits that these were sent.
+    pub async fn mark_sent(&mut self, keys: &[Key]) -> anyhow::Result<()> {
+        let rows = keys.iter().filter_map(|key| self.unsent.get(key));
+        let rows = rows
+            .map(|row| Row {
+                revision: SENT,
+                ..row.clone()
+            })
+            .collect::<Vec<_>>();
+        self.append(&rows).await?;
+        for key in keys {
+            self.unsent.remove(key);
+        }
+        Ok(())
+    }
+
+    /// What is to be sent, in the order in which it was decided.
+    pub fn unsent(&self) -> Vec<&Row> {
+        let mut rows = self.unsent.values().collect::<Vec<_>>();
+        rows.sort_by_key(|row| row.transition.at_ms);
+        rows
+    }
+
+    /// What fires and was sent.
+    pub fn firing(&self) -> impl Iterator<Item = &Row> {
+        let unsent: BTreeSet<&str> = self.unsent.keys().map(|(key, _)| key.as_str()).collect();
+        self.firing
+            .values()
+            .filter(move |row| !unsent.contains(row.transition.dedup_key.as_str()))
+    }
+
+    /// Whether this alert fires.
+    pub fn is_firing(&self, dedup_key: &str) -> bool {
+        self.firing.contains_key(dedup_key)
+    }
+
+    /// The newest tick at which something was decided, ms; the least time where nothing was.
+    pub fn decided_ms(&self) -> i64 {
+        self.decided_ms
+    }
+
+    /// Makes sure that we are the leader still: a send may follow, within what is left of
+    /// [`FENCE_MS_MAX`].
+    pub async fn fence(&mut self) -> anyhow::Result<()> {
+        let age_ms = self.clock.now_ms() - self.fenced_ms;
+        if (0..FENCE_MS_MAX - SEND_MS_MAX).contains(&age_ms) {
+            return Ok(());
+        }
+        let began_ms = self.clock.now_ms();
+        self.writer.confirm().await?;
+        self.committed(began_ms).await;
+        Ok(())
+    }
+
+    async fn append(&mut self, rows: &[Row]) -> anyhow::Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let began_ms = self.clock.now_ms();
+        let file = write_file(&self.folder, rows).context("cannot write a file of alerts")?;
+        self.writer.append(began_ms, vec![file]).await?;
+        self.committed(began_ms).await;
+        Ok(())
+    }
+
+    /// A checkpoint that fails is due again; it must not keep an alert back.
+    async fn committed(&mut self, began_ms: i64) {
+        self.fenced_ms = began_ms;
+        let version = self.writer.state().version;
+        if !version.is_multiple_of(CHECKPOINT_COMMITS) {
+            return;
+        }
+        let kept = keep_log(
+            self.writer.table(),
+            version,
+            self.clock.now_ms(),
+            LOG_KEPT_MS,
+        )
+        .await;
+        if let Err(error) = kept {
+            tracing::warn!(version, %error, "no checkpoint of the table alerts");
+        }
+    }
+}
+
+/// Writes a file that is not yet part of the table; its name is nobody else's.
+fn write_file(folder: &Path, rows: &[Row]) -> anyhow::Result<DataFile> {
+    let path = format!("part-{:032x}.zstd.parquet", fastrand::u128(..));
+    let zstd = Compression::ZSTD(ZstdLevel::default());
+    let properties = WriterProperties::builder().set_compression(zstd).build();
+    let file = File::create_new(folder.join(&path))?;
+    let mut writer = ArrowWriter::try_new(file, schema(), Some(properties))?;
+    writer.write(&to_batch(rows)?)?;
+    let file = writer.into_inner()?;
+    let size = file.metadata()?.len();
+    Ok(DataFile {
+        path,
+        size,
+        rows: rows.len() as u64,
+        ..DataFile::default()
+    })
+}
