@@ -1,9 +1,9 @@
-//! The share of the whole window, its services, and the list of jobs → what `report` shows alone.
+//! The toll and the share of the window, its services, the list of jobs → what `report` shows alone.
 
 use std::io::Write;
 
 use retrytoll_jobs::render::{dollars_text, percent_text, report};
-use retrytoll_jobs::{Catalog, Format, JobResult, Share, Style};
+use retrytoll_jobs::{Catalog, Format, JobResult, Share, Style, Toll};
 
 /// Writes the headline as text.
 ///
@@ -11,11 +11,15 @@ use retrytoll_jobs::{Catalog, Format, JobResult, Share, Style};
 /// Writing.
 pub fn write(
     out: &mut dyn Write,
+    toll: Option<Toll>,
     whole: &JobResult,
     services: &JobResult,
     catalog: &Catalog,
     style: Style,
 ) -> anyhow::Result<()> {
+    if let Some(toll) = toll {
+        writeln!(out, "{}", toll_line(toll))?;
+    }
     for line in Share::of(&whole.batches)
         .first()
         .map(lines)
@@ -31,6 +35,17 @@ pub fn write(
         writeln!(out, "  {:width$}  {}", job.name, job.meta.meaning)?;
     }
     Ok(())
+}
+
+/// The toll in a sentence.
+#[must_use]
+pub fn toll_line(toll: Toll) -> String {
+    let dollars = |value: Option<i128>| value.map_or("unknown".into(), dollars_text);
+    let share = toll.share_pct.map_or(String::new(), |pct| {
+        format!(", {} of spend", percent_text(pct))
+    });
+    let (expected, confirmed) = (dollars(toll.expected_usd), dollars(toll.confirmed_usd));
+    format!("Your toll: {expected} (confirmed {confirmed}){share}")
 }
 
 fn lines(share: &Share) -> Vec<String> {
@@ -68,6 +83,25 @@ fn lines(share: &Share) -> Vec<String> {
 mod tests {
     use super::*;
     use retrytoll_jobs::Band;
+
+    #[test]
+    fn a_toll_is_told_with_what_is_confirmed() {
+        let toll = Toll {
+            expected_usd: Some(412_000_000_000_000),
+            confirmed_usd: Some(388_004_900_000_000),
+            share_pct: Some(3_100_000_000_000),
+        };
+        assert_eq!(
+            toll_line(toll),
+            "Your toll: $412.00 (confirmed $388.00), 3.1 % of spend"
+        );
+        let unknown = Toll {
+            expected_usd: None,
+            share_pct: None,
+            ..toll
+        };
+        assert_eq!(toll_line(unknown), "Your toll: unknown (confirmed $388.00)");
+    }
 
     #[test]
     fn a_headline_says_share_band_bounds_and_spend() {

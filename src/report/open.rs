@@ -48,7 +48,8 @@ pub fn open(args: &AskArgs, usual: Usual, world: &World) -> anyhow::Result<Asked
     let lake = lake_url(&config.lake).map_err(stop)?;
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let limits = Limits {
-        memory_bytes: config.limits.sql_bytes,
+        // Nothing else runs in this process.
+        memory_bytes: config.limits.all_bytes(),
         spill_bytes: config.limits.spill_bytes_max,
         spill_folder: None,
         threads: std::thread::available_parallelism().map_or(1, usize::from),

@@ -193,7 +193,7 @@ fn mistakes_are_of_usage_and_say_what_to_do() {
     for (args, text) in [
         (
             vec!["retry_share"],
-            "no job is named retry_share: the jobs are retries",
+            "no job is named retry_share: the jobs are cancelled, doomed_outage",
         ),
         (
             vec!["retries", "--by", "colour"],
@@ -292,7 +292,7 @@ fn a_bad_job_of_the_users_stops_no_other() {
     );
     let list = lake.report(&["--sql-dir", &jobs]).out.text();
     assert!(
-        list.contains("  mine              Attempts of each model"),
+        list.contains("  mine                Attempts of each model"),
         "{list}"
     );
 }
