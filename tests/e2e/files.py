@@ -1,7 +1,9 @@
 """Files -> `retrytoll ingest` -> the exact rows: grown, compressed, repeated, in odd zones."""
 
+import datetime
 import gzip
 import json
+import os
 import shutil
 import subprocess
 
@@ -183,7 +185,48 @@ def killed(w):
     w.same_rows(due(made))
 
 
-CASES = [grown, half_a_line, begin_alike, duplicates, zones, across_midnight, killed]
+def alerts(w):
+    """`ingest --alerts`: a file of yesterday's fires one alert, to a file and to stdout; a second one, of
+    which the share is low, resolves it. Reading nothing new decides nothing."""
+    start = datetime.datetime.now(datetime.UTC).replace(minute=0, second=0, microsecond=0) - datetime.timedelta(hours=20)
+
+    def written(name, first_minute, count, refused):
+        """An operation a minute, a dollar each; so many of them at the second try only."""
+        made = []
+        for number in range(count):
+            ts = start + datetime.timedelta(minutes=first_minute + number)
+            it = {"request_id": f"{name}-{number}", "model": "gpt-4o", "service": "shop", "ts": ts.isoformat()}
+            answer = {"decision": "success", "input_tokens": 0, "output_tokens": 100_000}
+            unusable = answer | {"decision": "retry", "status_code": 200, "error_type": "JSONDecodeError"}
+            tries = [unusable, answer] if number < refused else [answer]
+            made += [it | {"attempt": n} | each for n, each in enumerate(tries)]
+        path = w.folder / f"{name}.jsonl"
+        path.write_bytes(lines(made))
+        return path
+
+    told = w.folder / "alerts.jsonl"
+    events_of = lambda text: [json.loads(x) for x in text.splitlines()]
+    states = lambda: [(e["data"]["state"], e["data"]["entity"]) for e in events_of(told.read_text())]
+    ids = lambda: {e["id"] for e in events_of(told.read_text())}
+    first = written("first", 0, 300, 40)
+    w.ingest(first, "--alerts", told)
+    assert states() == [("firing", "shop")], states()
+    # 200 first attempts are there after minute 199; far behind, every quarter of an hour is looked at.
+    at = events_of(told.read_text())[0]["data"]["at"]
+    assert at == (start + datetime.timedelta(minutes=210)).strftime("%Y-%m-%dT%H:%M:%SZ"), at
+    # It fires still: told again under its id, on stdout this time.
+    args = [os.environ["RETRYTOLL_BIN"], "ingest", first, "--lake", w.lake, "--alerts", "-"]
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("RETRYTOLL_")}
+    out = subprocess.run(args, check=True, capture_output=True, text=True, env=clean).stdout
+    assert {e["id"] for e in events_of(out)} == ids() and len(events_of(out)) == 1, out
+    # 40 of 900 dollars are under 90 % of 5 %.
+    w.ingest(written("second", 300, 600, 0), "--alerts", told)
+    assert states()[-1] == ("resolved", "shop") and len(ids()) == 2, states()
+    w.ingest(first, "--alerts", told)
+    assert len(ids()) == 2 and states()[-1] == ("resolved", "shop"), states()
+
+
+CASES = [alerts, grown, half_a_line, begin_alike, duplicates, zones, across_midnight, killed]
 
 if __name__ == "__main__":
     cases.main(World, CASES)

@@ -3,7 +3,7 @@
 
     foreign_read.py TABLE [--at-version N] [--dump FILE] [--without COLUMN,...] [--also READER]...
 
-Prints one JSON object: version, files, rows, distinct lineages, and for each money column its
+Prints one JSON object: version, files, their bytes, rows, distinct lineages, and for each money column its
 exact sum (a string) and its nulls. --dump writes every row, one tab-separated line each, in the
 order of its text: two tables hold the same rows when their dumps are equal. --also deltalake or
 polars reads the table through that implementation, log replay and all, and exits 1 on any row
@@ -65,7 +65,8 @@ def load(table, version=None):
     db.execute(f"""CREATE VIEW attempts AS SELECT data.* EXCLUDE (filename), live.date FROM read_parquet(
         [{files}], filename = true, hive_partitioning = false, union_by_name = true) data
         JOIN live ON data.filename = live.file""")
-    return db, {"version": version, "files": len(live)}
+    size = sum(pathlib.Path(f).stat().st_size for f in live)
+    return db, {"version": version, "files": len(live), "bytes": size}
 
 
 def summary(db, view="attempts"):

@@ -11,19 +11,22 @@ service --format json` printed and exits 1 where a figure differs.
 
 What is assumed:
 - Only lines of kind "event" count: a duplicate is one event, a malformed one is a dead letter.
-- The window is all of event time, every layer is counted, nothing is a hedge: what needs more than
-  one event (hedges, siblings, profiles) is not in the stored row, so expected = p_billed x ceiling.
+- The window is all of event time, every layer is counted, nothing is a hedge or logged twice, and a
+  request is one operation. Where it is unknown whether an attempt was billed, expected = p_billed x
+  its own tokens, else a sibling's (the delivered attempt's, else the nearest by start with the
+  provider's usage), all input at the plain rate, else the ceiling.
 - A failure has an error_type, an error status, a finish_reason or a decision other than success.
   Status decides before error_type, but names the sharper class where one status has two (429 and
   quota, 503 and overloaded, 400 and content). An error in phase stream is `stream` at any status.
 - A failure without a status, in words not known here, is classed by its phase.
-- Prices: key `model`, else `provider/model`, exactly. A rate that tokens need and the entry lacks
+- Prices: key `provider/model`, else `model`, exactly. A rate that tokens need and the entry lacks
   makes the attempt unpriced; cache rates included. The formula takes the plain input rate.
 - A price that varies by range lists (`tiered_pricing`) is refused: no event of the demo needs it.
 """
 
 import argparse
 import collections
+import datetime
 import json
 import re
 import sys
@@ -141,7 +144,7 @@ class Prices:
 
     def entry(self, event):
         model = event["model"]
-        for key in (model, f"{event.get('provider')}/{model}"):
+        for key in (f"{event.get('provider')}/{model}", model):
             if key in self.table and key != "sample_spec":
                 assert "tiered_pricing" not in self.table[key], f"{key} is priced by ranges: not read here"
                 return self.table[key]
@@ -245,6 +248,47 @@ def bill(event, kind, prices):
     out *= 1 if stops else (whole(event.get("n")) or 1)
     ceiling = prices.cost(event, [("input_cost_per_token", tokens[0]), ("output_cost_per_token", out)])
     return state, ZERO, None if ceiling is None else p * ceiling, ceiling, used
+
+
+def began(event):
+    """When the attempt began, seconds since 1970."""
+    at = lambda text: datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    return at(event["started_at"]) if event.get("started_at") else at(event["ts"]) - (event.get("elapsed_ms") or 0) / 1000
+
+
+def estimated(rows, prices):
+    """The rows of one operation, with what a sibling tells of those of which it is unknown whether
+    they were billed."""
+    tokens = lambda event: (whole(event.get("input_tokens")), whole(event.get("output_tokens")))
+    rows = sorted(rows, key=lambda row: began(row[0]))
+    used = [row for row in rows if row[7] and not row[0].get("cache_hit")]
+    used.sort(key=lambda row: row[0]["decision"] != "success")
+    for row in rows:
+        event, is_retry, kind, state, confirmed, expected, ceiling, usage = row
+        if state == "unknown":
+            _, p, stops = policy(event, kind)
+            delivered = used and used[0][0]["decision"] == "success"
+            nearest = min(used, key=lambda it: abs(began(it[0]) - began(event)), default=None)
+            sibling = (None, None) if nearest is None else tokens((used[0] if delivered else nearest)[0])
+            price = lambda read, made: None if None in (read, made) else prices.cost(
+                event, [("input_cost_per_token", read), ("output_cost_per_token", made)])
+            received = whole(event.get("received_output_tokens"))
+            most = whole(event.get("max_tokens"))
+            most = None if most is None else most * (whole(event.get("n")) or 1)
+            if ceiling is None:
+                ceiling = price(sibling[0], most)
+            # No tokens of an attempt that failed are unknown ones.
+            own = price(tokens(event)[0] or None, received if stops else tokens(event)[1] or None)
+            other = price(sibling[0], received if stops else sibling[1])
+            guess = next((it for it in (own, other, ceiling) if it is not None), None)
+            expected = None if guess is None else p * guess
+        yield event, is_retry, kind, state, confirmed, expected, ceiling, usage
+
+
+def operations(rows, prices):
+    """All rows, estimated by operation."""
+    groups = by(rows, lambda row: (row[0].get("service"), row[0]["request_id"]))
+    return [row for group in groups.values() for row in estimated(group, prices)]
 
 
 def figures(rows):
@@ -367,11 +411,15 @@ def main():
     parser.add_argument("--prices", required=True)
     parser.add_argument("--base", action="append", default=[], metavar="SERVICE=N")
     parser.add_argument("--compare", metavar="REPORT.json")
+    parser.add_argument("--until", metavar="TS", default="~", help="exclusive, in the form of the events' own ts")
     args = parser.parse_args()
     bases = {s: int(n) for s, n in (b.split("=") for b in args.base)}
     with localcontext() as context:
         context.prec = 60  # sums and products here have under 40 digits: exact
-        result = report(list(read(args.truth, Prices(args.prices), bases)))
+        prices = Prices(args.prices)
+        rows = operations(read(args.truth, prices, bases), prices)
+        # Times of one form compare as text.
+        result = report([row for row in rows if row[0]["ts"] < args.until])
         wrong = compare(args.compare, result["by_service"]) if args.compare else []
         print(json.dumps(plain(result), indent=2))
     for sentence in wrong:

@@ -47,7 +47,7 @@ class Toll:
         for line in self.text().splitlines():
             if message in line and line.startswith("{") and line.endswith("}"):
                 entry = json.loads(line)
-                found += [entry] if entry["message"] == message else []
+                found += [entry] if entry.get("message") == message else []
         return found
 
     def owned(self):
@@ -57,9 +57,9 @@ class Toll:
             if line.startswith("{") and line.endswith("}"):
                 entry = json.loads(line)
                 numbers = set(map(int, re.findall(r"\d+", str(entry.get("partitions", "")))))
-                if entry["message"] == "assigned":
+                if entry.get("message") == "assigned":
                     held |= numbers
-                elif entry["message"] == "revoked":
+                elif entry.get("message") == "revoked":
                     held -= numbers
         return held
 
