@@ -69,8 +69,12 @@ pub fn run(args: &RunArgs, world: &mut World) -> anyhow::Result<Exit> {
         }
         done
     } else {
-        runtime.spawn(alerting.run(Arc::clone(&leading)));
-        pipeline(&config, &kafka, &runtime, &stop, &leading, false)?
+        // Queries keep their threads busy; commits must not wait for one.
+        let jobs = Runtime::new().context("cannot start the runtime of jobs")?;
+        jobs.spawn(alerting.run(Arc::clone(&leading)));
+        let done = pipeline(&config, &kafka, &runtime, &stop, &leading, false);
+        jobs.shutdown_timeout(SHUTDOWN);
+        done?
     };
     // An alert on its way is sent again after the next start.
     runtime.shutdown_timeout(SHUTDOWN);
