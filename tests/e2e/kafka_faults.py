@@ -86,7 +86,8 @@ def refused_dead_letters(w):
     """F38, F9: the dead-letter topic refuses every message: loud failure, and no position has passed
     the bad records; once it takes them, each is delivered."""
     topic = w.topic(2, dead_letters={"max.message.bytes": "10"})
-    plan = events.mixture(w.rng, 200, 2)
+    # Whatever the seed: each partition has a bad record.
+    plan = events.mixture(w.rng, 200, 2) + [(p, events.bad(w.rng, 1_000 + p)) for p in range(2)]
     broker.produce(topic, plan)
     first_bad = {p: min(o for q, o in events.Expected(broker.log(topic)).bad if q == p) for p in range(2)}
     for _ in range(2):
@@ -101,7 +102,7 @@ def refused_dead_letters(w):
     broker.configure(f"{topic}.dead-letters", "max.message.bytes", "1000000")
     w.run(topic, "--until-end", kafka__instance_id=f"{topic}-1").ends(0, 60)
     expected = w.check(topic)
-    assert len(expected.bad) > 4
+    assert len(expected.bad) >= 2
 
 
 def dead_letter_too_large(w):
