@@ -2,11 +2,13 @@
 -- their operations. Internal: the engine turns these rows into places (MONEY.md, section 2),
 -- `placed`, which the view `attempts` puts beside the stored rows. Times are microseconds.
 WITH request AS (
-  -- Several complete rows may be operations one after the other, or one answer told twice.
-  SELECT request_hash(service, request_id) AS request
+  SELECT DISTINCT request_hash(service, request_id) AS request
   FROM attempts_near
-  GROUP BY 1
-  HAVING count(*) > 1 OR count(*) FILTER (WHERE lone IS NOT TRUE) > 0
+  WHERE
+    lone IS NOT TRUE
+    OR final IS FALSE
+    -- Two layers may log the same success, each as a complete row.
+    OR layer IS NOT NULL AND (SELECT count(DISTINCT layer) FROM attempts_near) > 1
 )
 SELECT
   arrow_cast(it.source, 'Utf8') AS source,

@@ -1,4 +1,4 @@
-//! (service, `request_id`) → `request_hash`, by which requests are counted and looked up.
+//! (service, `request_id`) → `request_hash`, by which requests are looked up.
 //!
 //! A day has millions of requests, and eight bytes are a tenth of an id. Two requests of one hash
 //! do no harm: then both are looked at, each by its own id.
