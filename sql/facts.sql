@@ -7,10 +7,5 @@ SELECT
   count(*) FILTER (WHERE counted AND coverable) AS answers,
   count(*) FILTER (WHERE counted AND coverable AND evidence = 'usage') AS answers_with_usage,
   (SELECT count(*) FROM attempts_raw WHERE date IS NULL AND ts IS NULL) AS timeless
-FROM (
-  SELECT
-    *,
-    error_class IN ('none', 'truncated', 'invalid_output') AND cache_hit IS NOT TRUE AS coverable
-  FROM attempts
-)
+FROM attempts
 WHERE ts >= $since AND ts < $until

@@ -12,7 +12,7 @@ WITH attempt AS (
     cost_confirmed,
     cost_expected,
     cost_ceiling,
-    error_class IN ('none', 'truncated', 'invalid_output') AND cache_hit IS NOT TRUE AS coverable,
+    coverable,
     evidence = 'usage' AS with_usage
   FROM attempts
   WHERE counted AND ts >= $since AND ts < $until

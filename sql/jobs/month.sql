@@ -37,11 +37,10 @@ attempt AS (
     it.service,
     arrow_cast(it.ts, 'Int64') >= span.began_us AS now,
     coalesce(it.role, 'open') AS part,
-    it.role = 'repeat' OR it.role = 'undelivered' AND it.op_attempts > 1 AS redundant,
+    it.redundant,
     it.cost_confirmed,
     it.cost_expected,
-    it.error_class IN ('none', 'truncated', 'invalid_output') AND it.cache_hit IS NOT TRUE
-      AS coverable,
+    it.coverable,
     it.evidence = 'usage' AS with_usage
   FROM attempts AS it
   CROSS JOIN span

@@ -22,13 +22,10 @@ WITH attempt AS (
       WHEN 'tenant' THEN tenant
       ELSE service
     END AS key,
-    CASE
-      WHEN role = 'repeat' THEN 'repeat'
-      WHEN role = 'undelivered' AND op_attempts > 1 THEN 'undelivered'
-    END AS redundant,
+    CASE WHEN redundant THEN role END AS redundant,
     cost_confirmed,
     cost_expected,
-    error_class IN ('none', 'truncated', 'invalid_output') AND cache_hit IS NOT TRUE AS coverable,
+    coverable,
     evidence = 'usage' AS with_usage,
     billing = 'billed' AND coalesce(cost_confirmed <> 0, TRUE) AS paid,
     CASE

@@ -22,15 +22,14 @@ WITH attempt AS (
     is_retry,
     is_hedge,
     is_retry AND NOT is_hedge AS retry,
-    role = 'repeat' OR role = 'undelivered' AND op_attempts > 1 AS redundant,
+    redundant,
     cost_confirmed,
     cost_expected,
     cost_ceiling,
     cost_basis = 'unpriced' AS unpriced,
     billing = 'unknown' AS unknown,
     decision = 'success' OR error_class = 'none' AS success,
-    -- Only answers can lack the provider's usage; an attempt of unknown billing never does.
-    error_class IN ('none', 'truncated', 'invalid_output') AND cache_hit IS NOT TRUE AS coverable,
+    coverable,
     evidence = 'usage' AS with_usage
   FROM attempts
   WHERE counted AND ts >= $since AND ts < $until

@@ -13,7 +13,7 @@ WITH attempt AS (
     is_hedge,
     is_retry AND NOT is_hedge AS retry,
     role,
-    role = 'repeat' OR role = 'undelivered' AND op_attempts > 1 AS redundant,
+    redundant,
     cache_hit,
     billing,
     cost_confirmed,
@@ -21,8 +21,7 @@ WITH attempt AS (
     cost_ceiling,
     cost_basis = 'unpriced' AS unpriced,
     decision = 'success' OR error_class = 'none' AS success,
-    -- Only answers can lack the provider's usage; an attempt of unknown billing never does.
-    error_class IN ('none', 'truncated', 'invalid_output') AND cache_hit IS NOT TRUE AS coverable,
+    coverable,
     evidence = 'usage' AS with_usage
   FROM attempts
   WHERE counted AND ts >= $since AND ts < $until

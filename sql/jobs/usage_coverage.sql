@@ -11,7 +11,7 @@ WITH attempt AS (
       ELSE service
     END AS key,
     decision = 'success' OR error_class = 'none' AS success,
-    error_class IN ('none', 'truncated', 'invalid_output') AND cache_hit IS NOT TRUE AS coverable,
+    coverable,
     evidence = 'usage' AS with_usage
   FROM attempts
   WHERE counted AND ts >= $since AND ts < $until

@@ -5,6 +5,9 @@
 -- lineage of the operation's first attempt, op_place an attempt's place in it from 0. outcome and
 -- role are null while the operation is open.
 --
+-- redundant: what the toll is made of. coverable: an answer that can lack the provider's usage; an
+-- attempt of unknown billing never does.
+--
 -- cost_expected: confirmed, or p_billed x an estimate where it is unknown whether the provider
 -- billed; null where neither is known, which no sum may take for 0. expected_basis names the
 -- estimate: the attempt's own tokens, a sibling's, or the formula. Digits beyond the twelfth are
@@ -88,6 +91,8 @@ SELECT
     wire_prompt_hash_kind || ':' || encode(wire_prompt_hash, 'hex') AS wire_prompt_hash,
     system_hash_kind || ':' || encode(system_hash, 'hex') AS system_hash
   ),
+  role = 'repeat' OR role = 'undelivered' AND op_attempts > 1 AS redundant,
+  error_class IN ('none', 'truncated', 'invalid_output') AND cache_hit IS NOT TRUE AS coverable,
   CASE
     WHEN billing = 'unknown' THEN TRY_CAST(
       p_billed * coalesce(by_own, by_sibling, CAST(cost_ceiling AS DECIMAL(38, 18)))

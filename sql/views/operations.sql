@@ -9,7 +9,7 @@ WITH attempt AS (
     billing = 'billed' AS billed,
     billing = 'unknown' AND p_billed >= 0.5 AS likely_billed,
     is_hedge OR role IN ('hedge', 'cancelled') AS excused,
-    role = 'repeat' OR role = 'undelivered' AND op_attempts > 1 AS redundant
+    redundant
   FROM attempts
   WHERE counted
 ),
