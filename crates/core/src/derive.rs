@@ -16,6 +16,7 @@ use crate::class::{Classes, EndFacts, ErrorClass};
 use crate::column::{HeapBytes as _, Sparse};
 use crate::dictionary::Dictionary;
 use crate::field::{Bool, Int, Money, Time, Word};
+use crate::operation::Decision;
 use crate::timestamp::{DAY_US, day_of};
 
 /// A `ts` more than this before the record's time is odd, µs.
@@ -254,14 +255,11 @@ fn number(
         Some(base) => *base,
         None => settings.attempt_base,
     };
-    let ends = match words.get(batch.word(Word::Decision, row)) {
-        "retry" | "retry_limited" | "fallback" => false,
-        "success" | "give_up" | "no_retry" | "ask_user" | "budget_exhausted" | "cancelled" => true,
-        _ => {
-            flags.add(Flags::DECISION_UNKNOWN);
-            false
-        }
-    };
+    let decision = Decision::of_word(words.get(batch.word(Word::Decision, row)));
+    if decision.is_none() {
+        flags.add(Flags::DECISION_UNKNOWN);
+    }
+    let ends = decision.is_some_and(Decision::ends);
     if let Some(attempt) = batch.int(Int::Attempt, row) {
         out.is_retry.set(row, attempt > base);
         out.lone.set(row, attempt == base && ends);

@@ -66,18 +66,21 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Of a decision's word; an unknown one goes on.
+    /// Of a decision's word; `None` for one that is not known, which is taken as going on.
     #[must_use]
-    pub fn of_word(word: &str) -> Self {
+    pub fn of_word(word: &str) -> Option<Self> {
         match word {
-            "success" => Self::Success,
-            "cancelled" => Self::Cancelled,
-            "give_up" | "no_retry" | "ask_user" | "budget_exhausted" => Self::Ends,
-            _ => Self::GoesOn,
+            "retry" | "retry_limited" | "fallback" => Some(Self::GoesOn),
+            "success" => Some(Self::Success),
+            "cancelled" => Some(Self::Cancelled),
+            "give_up" | "no_retry" | "ask_user" | "budget_exhausted" => Some(Self::Ends),
+            _ => None,
         }
     }
 
-    fn ends(self) -> bool {
+    /// Whether an operation ends with it.
+    #[must_use]
+    pub fn ends(self) -> bool {
         self != Self::GoesOn
     }
 }

@@ -18,7 +18,7 @@ fn attempt(number: i64, start: i64, end: i64, decision: &str) -> Attempt<'static
         prompt: Some(b"p"),
         last_line: true,
         counted: true,
-        decision: Decision::of_word(decision),
+        decision: Decision::of_word(decision).unwrap(),
         next_retry_us: 0,
         timeout_us: None,
         may_have_answer: false,

@@ -120,7 +120,9 @@ impl<'a> Columns<'a> {
             prompt: get!(self.prompt, row),
             last_line: get!(self.last_line, row) != Some(false),
             counted: get!(self.counted, row) != Some(false),
-            decision: Decision::of_word(get!(self.decision, row).unwrap_or_default()),
+            decision: get!(self.decision, row)
+                .and_then(Decision::of_word)
+                .unwrap_or(Decision::GoesOn),
             next_retry_us: us(get!(self.next_retry_ms, row)).unwrap_or(0),
             timeout_us: us(get!(self.timeout_ms, row)),
             may_have_answer: matches!(class, "read" | "stream"),
@@ -163,9 +165,9 @@ impl Places {
         self.places.extend_from_slice(places);
     }
 
-    pub fn finish(self) -> Result<RecordBatch> {
+    pub fn finish(self, schema: &SchemaRef) -> Result<RecordBatch> {
         let arrays = self.columns().into_iter().map(|(_, array)| array).collect();
-        Ok(RecordBatch::try_new(schema(), arrays)?)
+        Ok(RecordBatch::try_new(Arc::clone(schema), arrays)?)
     }
 
     fn columns(&self) -> Vec<(&'static str, ArrayRef)> {

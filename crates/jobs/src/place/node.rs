@@ -130,7 +130,7 @@ impl ExecutionPlan for PlaceNode {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let rows = self.rows.execute(partition, context)?;
-        let stream = placed(rows, self.mark_us);
+        let stream = placed(rows, self.mark_us, Arc::clone(&self.schema));
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),
             stream,

@@ -4,6 +4,7 @@
 
 use arrow::array::{Array as _, AsArray as _, RecordBatch, StringArray};
 use arrow::compute::concat_batches;
+use arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::{Stream, StreamExt as _, stream};
@@ -15,8 +16,13 @@ use super::columns::{Columns, Places};
 pub fn placed(
     rows: SendableRecordBatchStream,
     mark_us: Option<i64>,
+    schema: SchemaRef,
 ) -> impl Stream<Item = Result<RecordBatch>> {
-    let requests = Requests { mark_us, cut: None };
+    let requests = Requests {
+        mark_us,
+        schema,
+        cut: None,
+    };
     stream::unfold((rows, Some(requests)), async |(mut rows, requests)| {
         let mut requests = requests?;
         loop {
@@ -36,6 +42,7 @@ pub fn placed(
 
 struct Requests {
     mark_us: Option<i64>,
+    schema: SchemaRef,
     /// Rows of the request that the last batch ended in.
     cut: Option<RecordBatch>,
 }
@@ -57,7 +64,7 @@ impl Requests {
     fn end(&mut self) -> Result<RecordBatch> {
         match self.cut.take() {
             Some(rows) => self.places(&rows, &[rows.num_rows()]),
-            None => Places::default().finish(),
+            None => Places::default().finish(&self.schema),
         }
     }
 
@@ -73,7 +80,7 @@ impl Requests {
             out.add(&attempts, &place(&attempts, self.mark_us));
             start = end;
         }
-        out.finish()
+        out.finish(&self.schema)
     }
 }
 
