@@ -122,15 +122,20 @@ fn sql_only_asks(statement: &SqlStatement) -> bool {
     }
 }
 
-/// Replaces every `$name` by its value.
+/// Replaces every `$name` by its value, and tells which names stood there.
 ///
 /// # Errors
 /// [`JobError::Sql`] for a name that has none, with its line.
-pub fn bind(place: &Place, statement: &mut Statement, values: &Values) -> Result<(), JobError> {
+pub fn bind(
+    place: &Place,
+    statement: &mut Statement,
+    values: &Values,
+) -> Result<BTreeSet<String>, JobError> {
+    let mut found_names = BTreeSet::new();
     let tree = match statement {
         Statement::Statement(tree) => tree,
         Statement::Explain(explain) => return bind(place, &mut explain.statement, values),
-        _ => return Ok(()),
+        _ => return Ok(found_names),
     };
     let bound = visit_expressions_mut(tree.as_mut(), |expr| {
         let Expr::Value(found) = &*expr else {
@@ -139,8 +144,12 @@ pub fn bind(place: &Place, statement: &mut Statement, values: &Values) -> Result
         let SqlValue::Placeholder(name) = &found.value else {
             return ControlFlow::Continue(());
         };
-        match name.strip_prefix('$').and_then(|name| values.get(name)) {
-            Some(value) => {
+        let known = name
+            .strip_prefix('$')
+            .and_then(|name| values.get_key_value(name));
+        match known {
+            Some((name, value)) => {
+                found_names.insert(name.clone());
                 *expr = value.clone();
                 ControlFlow::Continue(())
             }
@@ -148,7 +157,7 @@ pub fn bind(place: &Place, statement: &mut Statement, values: &Values) -> Result
         }
     });
     let ControlFlow::Break((name, start)) = bound else {
-        return Ok(());
+        return Ok(found_names);
     };
     let known = values
         .keys()
@@ -180,7 +189,7 @@ pub fn check(place: &Place, sql: &str, meta: &Meta) -> Result<(), JobError> {
     let values = names
         .map(|name| (name.to_owned(), text(String::new())))
         .collect();
-    bind(place, &mut statement, &values)
+    bind(place, &mut statement, &values).map(drop)
 }
 
 /// The values for a job: its defaults, over which lie `given`.

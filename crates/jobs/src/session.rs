@@ -166,9 +166,9 @@ impl Session {
     ) -> Result<SendableRecordBatchStream, JobError> {
         let place = Place::file("query");
         let mut statement = ask::parse(&place, sql)?;
-        ask::bind(&place, &mut statement, &ask::window_values(window))?;
+        let bound = ask::bind(&place, &mut statement, &ask::window_values(window))?;
         // A question about the window needs what is near it; any other, everything.
-        let is_of_window = ["$since", "$until"].iter().all(|it| sql.contains(it));
+        let is_of_window = ["since", "until"].iter().all(|it| bound.contains(*it));
         let near = is_of_window.then(|| views::near(window, &Meta::default()));
         let frame = self.plan(&place, statement, near.flatten()).await?;
         frame

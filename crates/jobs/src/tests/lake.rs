@@ -208,6 +208,9 @@ async fn files_outside_the_window_are_not_read() {
     let session = lake.open(None).await.unwrap();
     let sql = "SELECT count(*) FROM attempts WHERE ts >= $since AND ts < $until";
     assert_eq!(answer(&session, sql).await, "1");
+    // A text that looks like the window's names narrows nothing.
+    let worded = "SELECT sum(cost_confirmed), '$since' AS a, '$until' AS b FROM attempts";
+    assert!(answer(&session, worded).await.contains("the query failed"));
     let whole = "SELECT sum(cost_confirmed) FROM attempts";
     assert!(answer(&session, whole).await.contains("the query failed"));
 }
