@@ -18,7 +18,13 @@ WITH attempt AS (
       ELSE 'all'
     END AS key,
     ts,
-    request_id,
+    ts >= $since AND ts < $until AS here,
+    -- An operation counts at one attempt of it: in an hour at its last, else at its first.
+    outcome IS NOT NULL
+      AND op_ended_at >= $since AND op_ended_at < $until
+      AND CASE WHEN $by IN ('hour', 'day') THEN op_last ELSE op_place = 0 END AS of_operation,
+    op_place = 0 AND is_retry IS NOT NULL AS opens,
+    op_retries,
     is_retry,
     is_hedge,
     is_retry AND NOT is_hedge AS retry,
@@ -32,56 +38,45 @@ WITH attempt AS (
     coverable,
     evidence = 'usage' AS with_usage
   FROM attempts
-  WHERE counted AND ts >= $since AND ts < $until
+  WHERE
+    counted
+    AND (ts >= $since AND ts < $until
+      OR op_place = 0 AND op_ended_at >= $since AND op_ended_at < $until)
 ),
 sums AS (
   SELECT
     key,
     min(ts) AS first_ts,
-    count(*) AS attempts,
-    count(*) FILTER (WHERE retry) AS retries,
-    count(*) FILTER (WHERE is_hedge) AS hedges,
-    count(*) FILTER (WHERE NOT retry) AS others,
-    count(*) FILTER (WHERE redundant) AS redundant,
-    count(*) FILTER (WHERE NOT is_retry) AS first_attempts,
-    count(*) FILTER (WHERE is_retry IS NULL) AS unnumbered,
-    count(*) FILTER (WHERE unpriced) AS unpriced,
-    count(*) FILTER (WHERE coverable AND cost_confirmed IS NULL AND unpriced IS NOT TRUE)
-      AS tokens_unknown,
-    count(*) FILTER (WHERE unknown AND cost_expected IS NULL AND unpriced IS NOT TRUE)
+    count(*) FILTER (WHERE of_operation) AS operations,
+    count(*) FILTER (WHERE of_operation AND op_retries > 0) AS operations_retried,
+    count(*) FILTER (WHERE here) AS attempts,
+    count(*) FILTER (WHERE here AND retry) AS retries,
+    count(*) FILTER (WHERE here AND is_hedge) AS hedges,
+    count(*) FILTER (WHERE here AND NOT retry) AS others,
+    count(*) FILTER (WHERE here AND redundant) AS redundant,
+    count(*) FILTER (WHERE here AND opens) AS opening,
+    count(*) FILTER (WHERE here AND NOT is_retry) AS first_attempts,
+    count(*) FILTER (WHERE here AND is_retry IS NULL) AS unnumbered,
+    count(*) FILTER (WHERE here AND unpriced) AS unpriced,
+    count(*) FILTER (
+      WHERE here AND coverable AND cost_confirmed IS NULL AND unpriced IS NOT TRUE
+    ) AS tokens_unknown,
+    count(*) FILTER (WHERE here AND unknown AND cost_expected IS NULL AND unpriced IS NOT TRUE)
       AS no_estimate,
-    count(*) FILTER (WHERE success) AS successes,
-    count(*) FILTER (WHERE coverable) AS coverable,
-    count(*) FILTER (WHERE coverable AND with_usage) AS covered,
-    -- About: within 2 %, which is enough to tell half from nearly all.
-    approx_distinct(request_id) FILTER (WHERE is_retry IS NOT NULL) AS requests_about,
-    sum(cost_confirmed) FILTER (WHERE retry) AS retry_confirmed,
-    sum(cost_expected) FILTER (WHERE retry) AS retry_expected,
-    sum(cost_ceiling) FILTER (WHERE retry) AS retry_ceiling,
-    sum(cost_confirmed) FILTER (WHERE NOT retry) AS other_confirmed,
-    sum(cost_expected) FILTER (WHERE NOT retry) AS other_expected,
-    sum(cost_ceiling) FILTER (WHERE NOT retry) AS other_ceiling,
-    sum(cost_expected) FILTER (WHERE redundant) AS redundant_expected,
-    sum(cost_confirmed) FILTER (WHERE redundant) AS redundant_confirmed,
-    sum(cost_ceiling) FILTER (WHERE redundant) AS redundant_ceiling
+    count(*) FILTER (WHERE here AND success) AS successes,
+    count(*) FILTER (WHERE here AND coverable) AS coverable,
+    count(*) FILTER (WHERE here AND coverable AND with_usage) AS covered,
+    sum(cost_confirmed) FILTER (WHERE here AND retry) AS retry_confirmed,
+    sum(cost_expected) FILTER (WHERE here AND retry) AS retry_expected,
+    sum(cost_ceiling) FILTER (WHERE here AND retry) AS retry_ceiling,
+    sum(cost_confirmed) FILTER (WHERE here AND NOT retry) AS other_confirmed,
+    sum(cost_expected) FILTER (WHERE here AND NOT retry) AS other_expected,
+    sum(cost_ceiling) FILTER (WHERE here AND NOT retry) AS other_ceiling,
+    sum(cost_expected) FILTER (WHERE here AND redundant) AS redundant_expected,
+    sum(cost_confirmed) FILTER (WHERE here AND redundant) AS redundant_confirmed,
+    sum(cost_ceiling) FILTER (WHERE here AND redundant) AS redundant_ceiling
   FROM attempt
   GROUP BY key
-),
-operation AS (
-  SELECT
-    CASE $by
-      WHEN 'hour' THEN CAST(date_trunc('hour', arrow_cast(ended_at, $zone_type)) AS VARCHAR)
-      WHEN 'day' THEN substr(CAST(arrow_cast(ended_at, $zone_type) AS VARCHAR), 1, 10)
-      WHEN 'service' THEN service
-      WHEN 'model' THEN first_model
-      WHEN 'tenant' THEN tenant
-      ELSE 'all'
-    END AS key,
-    count(*) AS operations,
-    count(*) FILTER (WHERE retries > hedges) AS operations_retried
-  FROM operations
-  WHERE outcome IS NOT NULL AND ended_at >= $since AND ended_at < $until
-  GROUP BY 1
 ),
 -- No retries cost nothing; retries of which no cost is known have an unknown one.
 money AS (
@@ -107,6 +102,8 @@ money AS (
     CASE WHEN $by = 'service' THEN first_attempts ELSE sum(first_attempts) OVER () END
       AS first_attempts_logged
   FROM sums
+  -- A model may have begun an operation here of which another model made all attempts.
+  WHERE attempts > 0
 ),
 judged AS (
   SELECT
@@ -118,10 +115,10 @@ judged AS (
         || ' answers, under ' || $coverage_pct_min || ' %'
       WHEN retries > 0 AND (
         first_attempts_logged = 0
-        OR ($by IN ('all', 'service') AND first_attempts * 2 < requests_about)
+        OR ($by IN ('all', 'service') AND first_attempts * 2 < opening)
       ) THEN
-        'not computable: ' || first_attempts || ' first attempts of about ' || requests_about
-        || ' requests are logged, under half; see attempt_base'
+        'not computable: ' || first_attempts || ' first attempts of ' || opening
+        || ' operations are logged, under half; see attempt_base'
       WHEN retries + others = 0 THEN 'not computable: no attempt has a number'
       WHEN r_expected IS NULL THEN 'not computable: no retry has a known cost'
       WHEN o_expected IS NULL THEN 'not computable: no first attempt has a known cost'
@@ -144,7 +141,7 @@ shares AS (
   FROM judged
 )
 SELECT
-  shares.key,
+  key,
   share_pct,
   CASE
     WHEN share_pct < 5 THEN 'healthy'
@@ -181,8 +178,8 @@ SELECT
   CAST(
     100 * (CAST(operations_retried AS DECIMAL(20, 12)) / NULLIF(operations, 0)) AS DECIMAL(18, 12)
   ) AS retry_rate_pct,
-  coalesce(operations, 0) AS operations,
-  coalesce(operations_retried, 0) AS operations_retried,
+  operations,
+  operations_retried,
   attempts,
   retries,
   first_attempts,
@@ -194,10 +191,9 @@ SELECT
   CAST(100 * (CAST(covered AS DECIMAL(20, 12)) / NULLIF(coverable, 0)) AS DECIMAL(18, 12))
     AS coverage_pct
 FROM shares
-LEFT JOIN operation ON shares.key IS NOT DISTINCT FROM operation.key
 ORDER BY
   CASE WHEN $by IN ('hour', 'day') THEN first_ts END,
   r_expected DESC NULLS LAST,
   o_expected DESC NULLS LAST,
   attempts DESC,
-  shares.key
+  key

@@ -8,7 +8,7 @@
 -- counts that are 0 and money that is null.
 WITH attempt AS (
   SELECT
-    request_id,
+    op_place = 0 AND is_retry IS NOT NULL AS opens,
     is_retry,
     is_hedge,
     is_retry AND NOT is_hedge AS retry,
@@ -44,8 +44,7 @@ sums AS (
     count(*) FILTER (WHERE success) AS successes,
     count(*) FILTER (WHERE coverable) AS coverable,
     count(*) FILTER (WHERE coverable AND with_usage) AS covered,
-    -- About: within 2 %, which is enough to tell half from nearly all.
-    approx_distinct(request_id) FILTER (WHERE is_retry IS NOT NULL) AS requests_about,
+    count(*) FILTER (WHERE opens) AS opening,
     sum(cost_expected) AS spend_expected,
     sum(cost_confirmed) AS spend_confirmed,
     sum(cost_expected) FILTER (WHERE redundant) AS redundant_expected,
@@ -111,9 +110,9 @@ judged AS (
       WHEN s_expected = 0 THEN 'not computable: nothing was spent'
     END AS withheld,
     CASE
-      WHEN retries > 0 AND first_attempts * 2 < requests_about THEN
-        'retry share not computable: ' || first_attempts || ' first attempts of about '
-        || requests_about || ' requests are logged, under half; see attempt_base'
+      WHEN retries > 0 AND first_attempts * 2 < opening THEN
+        'retry share not computable: ' || first_attempts || ' first attempts of ' || opening
+        || ' operations are logged, under half; see attempt_base'
       WHEN r_expected IS NULL THEN 'retry share not computable: no retry has a known cost'
       WHEN o_expected IS NULL THEN 'retry share not computable: no first attempt has a known cost'
     END AS retry_withheld

@@ -3,7 +3,9 @@
 -- Lines that a later line of the same attempt replaced are not there. is_retry is told of what
 -- the format gave no number, too; counted is false of what was logged twice. operation_id is the
 -- lineage of the operation's first attempt, op_place an attempt's place in it from 0. outcome and
--- role are null while the operation is open.
+-- role are null while the operation is open. op_attempts, op_retries (hedges out) and op_ended_at
+-- are the operation's own, the same on each of its attempts; op_last is told of the one that ended
+-- last.
 --
 -- redundant: what the toll is made of. coverable: an answer that can lack the provider's usage; an
 -- attempt of unknown billing never does.
@@ -12,58 +14,59 @@
 -- billed; null where neither is known, which no sum may take for 0. expected_basis names the
 -- estimate: the attempt's own tokens, a sibling's, or the formula. Digits beyond the twelfth are
 -- rounded once per attempt.
-WITH placed_attempt AS (
+WITH attempt AS (
+  -- Complete in themselves.
   SELECT
-    it.* EXCLUDE (counted, is_retry),
-    coalesce(place.counted, it.counted) AS counted,
-    coalesce(place.is_retry, it.is_retry) AS is_retry,
-    coalesce(place.first_source, it.source)
-      || '/' || coalesce(place.first_partition, it.source_partition)
-      || '/' || coalesce(place.first_offset, it.source_offset)
-      || '/' || coalesce(place.first_index, it.source_index) AS operation_id,
-    place.op_seq,
-    coalesce(place.op_place, 0) AS op_place,
-    coalesce(place.op_attempts, 1) AS op_attempts,
-    coalesce(place.is_hedge, FALSE) AS is_hedge,
-    coalesce(place.double_logged, FALSE) AS double_logged,
-    coalesce(place.overlong, FALSE) AS overlong,
+    *,
+    source || '/' || source_partition || '/' || source_offset || '/' || source_index
+      AS operation_id,
+    CAST(NULL AS BIGINT) AS op_seq,
+    CAST(0 AS BIGINT) AS op_place,
+    CAST(1 AS BIGINT) AS op_attempts,
+    CAST(0 AS BIGINT) AS op_retries,
+    ts AS op_ended_at,
+    TRUE AS op_last,
+    FALSE AS is_hedge,
+    FALSE AS double_logged,
+    FALSE AS overlong,
     CASE
-      WHEN place.source IS NOT NULL THEN place.outcome
-      WHEN it.decision = 'success' THEN 'delivered'
-      WHEN it.decision = 'cancelled' THEN 'cancelled'
-      WHEN it.error_class IN ('read', 'stream') THEN 'timed_out'
+      WHEN decision = 'success' THEN 'delivered'
+      WHEN decision = 'cancelled' THEN 'cancelled'
+      WHEN error_class IN ('read', 'stream') THEN 'timed_out'
       ELSE 'failed'
     END AS outcome,
     CASE
-      WHEN place.source IS NOT NULL THEN place.role
-      WHEN it.cache_hit THEN 'cached'
-      WHEN it.decision = 'success' THEN 'delivered'
-      WHEN it.decision = 'cancelled' OR it.error_class = 'cancelled' THEN 'cancelled'
+      WHEN cache_hit THEN 'cached'
+      WHEN decision = 'success' THEN 'delivered'
+      WHEN decision = 'cancelled' OR error_class = 'cancelled' THEN 'cancelled'
       ELSE 'undelivered'
     END AS role,
+    CAST(NULL AS BIGINT) AS sibling_input,
+    CAST(NULL AS BIGINT) AS sibling_output
+  FROM attempts_near
+  WHERE NOT to_place(service, request_id)
+  UNION ALL BY NAME
+  SELECT * EXCLUDE (superseded) FROM placed WHERE NOT superseded
+),
+known AS (
+  SELECT
+    * EXCLUDE (sibling_input, sibling_output),
     -- Zero tokens of an attempt that failed are unknown, not none.
-    CAST(NULLIF(it.input_tokens, 0) AS DECIMAL(15, 0)) AS own_input,
-    CAST(place.sibling_input AS DECIMAL(15, 0)) AS sibling_input,
+    CAST(NULLIF(input_tokens, 0) AS DECIMAL(15, 0)) AS own_input,
+    CAST(sibling_input AS DECIMAL(15, 0)) AS sibling_input,
     CAST(
       -- Where the provider stops on a disconnect, nothing after it was made.
-      CASE WHEN it.p_billed = 1 THEN it.received_output_tokens ELSE NULLIF(it.output_tokens, 0) END
+      CASE WHEN p_billed = 1 THEN received_output_tokens ELSE NULLIF(output_tokens, 0) END
       AS DECIMAL(15, 0)
     ) AS own_output,
     CAST(
-      CASE WHEN it.p_billed = 1 THEN it.received_output_tokens ELSE place.sibling_output END
+      CASE WHEN p_billed = 1 THEN received_output_tokens ELSE sibling_output END
       AS DECIMAL(15, 0)
     ) AS sibling_output,
-    CAST(it.max_tokens * coalesce(it.n, 1) AS DECIMAL(15, 0)) AS output_max,
-    CASE WHEN it.billing = 'unknown' THEN it.input_usd_per_mtok END AS input_price,
-    CASE WHEN it.billing = 'unknown' THEN it.output_usd_per_mtok END AS output_price
-  -- The engine holds the left side in memory: the few, not all.
-  FROM placed AS place
-  RIGHT JOIN attempts_near AS it
-    ON place.source_offset = it.source_offset
-    AND place.source_partition = it.source_partition
-    AND place.source = it.source
-    AND place.source_index = it.source_index
-  WHERE place.superseded IS NOT TRUE
+    CAST(max_tokens * coalesce(n, 1) AS DECIMAL(15, 0)) AS output_max,
+    CASE WHEN billing = 'unknown' THEN input_usd_per_mtok END AS input_price,
+    CASE WHEN billing = 'unknown' THEN output_usd_per_mtok END AS output_price
+  FROM attempt
 ),
 -- A million tokens at a price, in millionths of it.
 estimated AS (
@@ -76,7 +79,7 @@ estimated AS (
     TRY_CAST(
       (sibling_input * input_price + output_max * output_price) * 0.000001 AS DECIMAL(18, 12)
     ) AS sibling_ceiling
-  FROM placed_attempt
+  FROM known
 ),
 bounded AS (
   SELECT

@@ -165,6 +165,12 @@ pub struct Place {
     pub op_place: i64,
     /// How many attempts the operation has.
     pub op_attempts: i64,
+    /// How many of them are retries; a hedge is none.
+    pub op_retries: i64,
+    /// When the last of them ended, µs.
+    pub op_ended_us: Option<i64>,
+    /// It is the one that ended last.
+    pub is_last: bool,
     /// It is not the first of its operation.
     pub is_retry: bool,
     pub is_hedge: bool,
@@ -199,6 +205,9 @@ impl Place {
         op_seq: 1,
         op_place: 0,
         op_attempts: 1,
+        op_retries: 0,
+        op_ended_us: None,
+        is_last: true,
         is_retry: false,
         is_hedge: false,
         outcome: None,

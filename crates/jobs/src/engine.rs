@@ -58,6 +58,8 @@ pub fn context(limits: &Limits, runtime: Arc<RuntimeEnv>) -> SessionContext {
         .with_target_partitions(limits.threads.max(1))
         .with_information_schema(true);
     let options = config.options_mut();
+    // A number with a point in a query is as exact as the money it stands beside.
+    options.sql_parser.parse_float_as_decimal = true;
     // Lines and columns for messages.
     options.sql_parser.collect_spans = true;
     // By default each sort of each thread reserves 10 MB of the pool before it sorts anything.

@@ -1,16 +1,19 @@
-//! The rows of `sql/views/placed.sql`, sorted by request → `placed`: each attempt's place.
+//! The rows of `sql/views/placed.sql`, sorted by request → `placed`: each with its place.
 //!
 //! [`retrytoll_core::operation`] is the definition; here is its node in a plan: the engine sorts
-//! and splits the rows by request, and a stream holds one request at a time.
+//! and splits the rows by request, spilling what is too much, and a stream holds one request at a
+//! time. Which requests are looked at is known before: [`Requests`].
 
 mod columns;
 mod node;
 mod request;
 mod stream;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
+use arrow::datatypes::Schema;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchema, DFSchemaRef};
@@ -24,20 +27,15 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 
 use node::PlaceNode;
-pub use request::request_hash;
+pub use request::{Requests, request_hash};
 
 /// The plan of `placed` over the plan of `sql/views/placed.sql`. `mark_us` is the completeness
 /// mark; `None` where all is complete.
 ///
 /// # Errors
-/// Never: the columns have names of their own.
+/// A column of the rows has the name of one of a place's.
 pub fn placed(rows: LogicalPlan, mark_us: Option<i64>) -> Result<LogicalPlan> {
-    let schema = Arc::new(DFSchema::try_from(columns::schema())?);
-    let node = Arc::new(Place {
-        rows,
-        mark_us,
-        schema,
-    });
+    let node = Arc::new(Place::over(rows, mark_us)?);
     Ok(LogicalPlan::Extension(Extension { node }))
 }
 
@@ -46,6 +44,24 @@ struct Place {
     rows: LogicalPlan,
     mark_us: Option<i64>,
     schema: DFSchemaRef,
+}
+
+impl Place {
+    fn over(rows: LogicalPlan, mark_us: Option<i64>) -> Result<Self> {
+        let places = Schema::new(columns::place_fields());
+        let schema = Arc::new(rows.schema().join(&DFSchema::try_from(places)?)?);
+        Ok(Self {
+            rows,
+            mark_us,
+            schema,
+        })
+    }
+
+    /// The names of the rows' columns, in their order.
+    fn row_columns(&self) -> impl Iterator<Item = (usize, &str)> {
+        let fields = self.rows.schema().fields().iter();
+        fields.map(|it| it.name().as_str()).enumerate()
+    }
 }
 
 impl PartialOrd for Place {
@@ -76,11 +92,21 @@ impl UserDefinedLogicalNodeCore for Place {
     }
 
     fn with_exprs_and_inputs(&self, _: Vec<Expr>, mut rows: Vec<LogicalPlan>) -> Result<Self> {
-        let rows = rows.pop().ok_or_else(one_input)?;
-        Ok(Self {
-            rows,
-            ..self.clone()
-        })
+        Self::over(rows.pop().ok_or_else(one_input)?, self.mark_us)
+    }
+
+    fn necessary_children_exprs(&self, output: &[usize]) -> Option<Vec<Vec<usize>>> {
+        let needed = |(at, name): (usize, &str)| {
+            (output.contains(&at) || columns::NEEDED.contains(&name)).then_some(at)
+        };
+        Some(vec![self.row_columns().filter_map(needed).collect()])
+    }
+
+    /// A request is whole or not there at all, so what chooses requests may be asked before.
+    fn prevent_predicate_push_down_columns(&self) -> HashSet<String> {
+        let names = self.schema.fields().iter().map(|it| it.name());
+        let others = names.filter(|name| !node::REQUEST.contains(&name.as_str()));
+        others.cloned().collect()
     }
 }
 
@@ -122,7 +148,7 @@ impl ExtensionPlanner for PlacePlanner {
             return Ok(None);
         };
         let rows = inputs.first().ok_or_else(one_input)?;
-        let node = PlaceNode::new(Arc::clone(rows), place.mark_us, columns::schema())?;
+        let node = PlaceNode::new(Arc::clone(rows), place.mark_us)?;
         Ok(Some(Arc::new(node)))
     }
 }

@@ -26,6 +26,7 @@ use crate::error::{JobError, Place};
 use crate::facts::{self, Facts};
 use crate::meta::{Meta, Value};
 use crate::open;
+use crate::place::Requests;
 use crate::views::{self, Near};
 use crate::window::Window;
 
@@ -170,11 +171,7 @@ impl Session {
         // A question about the window needs what is near it; any other, everything.
         let is_of_window = ["since", "until"].iter().all(|it| bound.contains(*it));
         let near = is_of_window.then(|| views::near(window, &Meta::default()));
-        let frame = self.plan(&place, statement, near.flatten()).await?;
-        frame
-            .execute_stream()
-            .await
-            .map_err(|error| self.failed(&place, error))
+        self.answer(&place, statement, near.flatten()).await
     }
 
     /// Answers a job. `given` are its parameters' values as text; the others have their default.
@@ -218,7 +215,8 @@ impl Session {
         let place = Place::file(&job.file);
         let (statement, _) = asked(&place, job, window, &BTreeMap::new())?;
         let near = views::near(window, &job.meta);
-        self.plan(&place, statement, near).await.map(drop)
+        let context = self.context(near, &Requests::default()).await?;
+        plan(&context, &place, statement).await.map(drop)
     }
 
     /// What the window holds, of which the rows of a job say a part.
@@ -241,8 +239,9 @@ impl Session {
     }
 
     /// The tables and views, with the stored rows that the question may need.
-    async fn context(&self, near: Near) -> Result<SessionContext, JobError> {
+    async fn context(&self, near: Near, requests: &Requests) -> Result<SessionContext, JobError> {
         let context = engine::context(&self.limits, Arc::clone(&self.runtime));
+        context.register_udf(requests.to_place());
         for (name, table) in &self.tables {
             context
                 .register_table(*name, Arc::clone(table))
@@ -253,24 +252,42 @@ impl Session {
         Ok(context)
     }
 
-    async fn plan(
+    async fn answer(
         &self,
         place: &Place,
         statement: Statement,
         near: Near,
-    ) -> Result<DataFrame, JobError> {
-        let state = self.context(near).await?.state();
-        let options = SQLOptions::new()
-            .with_allow_ddl(false)
-            .with_allow_dml(false)
-            .with_allow_statements(false);
-        let planned = match state.statement_to_plan(statement).await {
-            Ok(plan) => options.verify_plan(&plan).map(|()| plan),
+    ) -> Result<SendableRecordBatchStream, JobError> {
+        let requests = Requests::default();
+        let context = self.context(near, &requests).await?;
+        let tables = context.state().resolve_table_references(&statement);
+        let tables = tables.map_err(|error| JobError::query(place, error))?;
+        let frame = plan(&context, place, statement).await?;
+        if tables.iter().any(|it| views::is_view(it.table())) {
+            self.find_requests(&context, &requests).await?;
+        }
+        let stream = frame.execute_stream().await;
+        stream.map_err(|error| self.failed(place, error))
+    }
+
+    /// What `to_place` has to know before views are read.
+    async fn find_requests(
+        &self,
+        context: &SessionContext,
+        requests: &Requests,
+    ) -> Result<(), JobError> {
+        let place = Place::file("sql/views/to_place.sql");
+        let statement = ask::parse(&place, views::TO_PLACE)?;
+        let found = plan(context, &place, statement).await?;
+        let memory_bytes = self.limits.memory_bytes;
+        let done = match found.execute_stream().await {
+            Ok(found) => {
+                let pool = &self.runtime.memory_pool;
+                requests.remember(found, pool, memory_bytes).await
+            }
             Err(error) => Err(error),
         };
-        planned
-            .map(|plan| DataFrame::new(state, plan))
-            .map_err(|error| JobError::query(place, error))
+        done.map_err(|error| self.failed(&place, error))
     }
 
     async fn collect(
@@ -280,11 +297,7 @@ impl Session {
         statement: Statement,
         near: Near,
     ) -> Result<(SchemaRef, Vec<RecordBatch>), JobError> {
-        let frame = self.plan(place, statement, near).await?;
-        let mut stream = frame
-            .execute_stream()
-            .await
-            .map_err(|e| self.failed(place, e))?;
+        let mut stream = self.answer(place, statement, near).await?;
         let (mut batches, mut rows) = (Vec::new(), 0);
         while let Some(batch) = stream.next().await {
             let batch = batch.map_err(|error| self.failed(place, error))?;
@@ -321,6 +334,25 @@ impl Session {
             source: Box::new(error),
         }
     }
+}
+
+async fn plan(
+    context: &SessionContext,
+    place: &Place,
+    statement: Statement,
+) -> Result<DataFrame, JobError> {
+    let state = context.state();
+    let options = SQLOptions::new()
+        .with_allow_ddl(false)
+        .with_allow_dml(false)
+        .with_allow_statements(false);
+    let planned = match state.statement_to_plan(statement).await {
+        Ok(plan) => options.verify_plan(&plan).map(|()| plan),
+        Err(error) => Err(error),
+    };
+    planned
+        .map(|plan| DataFrame::new(state, plan))
+        .map_err(|error| JobError::query(place, error))
 }
 
 /// A job's statement with every value in its place, and the parameters it was given or has by

@@ -6,12 +6,14 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use chrono::{DateTime, Duration, Utc};
 use datafusion::catalog::TableProvider;
-use datafusion::common::ScalarValue;
+use datafusion::common::{Column, ScalarValue};
 use datafusion::datasource::ViewTable;
 use datafusion::error::DataFusionError;
 use datafusion::execution::context::SessionContext;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, cast};
 use datafusion::prelude::{Expr, col, lit};
 use retrytoll_lake::encode::attempts_schema;
 
@@ -20,6 +22,9 @@ use crate::error::{JobError, Place};
 use crate::meta::Meta;
 use crate::place::placed;
 use crate::window::{Window, duration};
+
+/// Which requests `placed` looks at.
+pub const TO_PLACE: &str = include_str!("../../../sql/views/to_place.sql");
 
 /// Each view and its query, whatever it stands on first.
 const VIEWS: [(&str, &str); 3] = [
@@ -34,6 +39,12 @@ const VIEWS: [(&str, &str); 3] = [
 /// An operation lasts two hours at most, and its last attempt may run on: MONEY.md, section 2,
 /// with a chain of resends before it.
 const NEAR: Duration = Duration::hours(4);
+
+/// Whether a view has this name.
+#[must_use]
+pub fn is_view(name: &str) -> bool {
+    VIEWS.iter().any(|(view, _)| *view == name)
+}
 
 /// Which stored rows a question may need; half-open, none is all.
 pub type Near = Option<(DateTime<Utc>, DateTime<Utc>)>;
@@ -80,7 +91,7 @@ pub async fn register(
         let statement = ask::parse(&place, sql)?;
         let plan = context.state().statement_to_plan(statement).await;
         let plan = plan.and_then(|plan| match name {
-            "placed" => placed(plan, mark_us),
+            "placed" => placed(without_views(plan)?, mark_us),
             _ => Ok(plan),
         });
         let view = plan.map(|plan| ViewTable::new(plan, Some(sql.to_owned())));
@@ -106,6 +117,21 @@ fn with_every_column(raw: &Arc<dyn TableProvider>) -> Result<Vec<Expr>, DataFusi
         }
     }
     Ok(columns)
+}
+
+/// Text and bytes in arrays of their own: a view keeps all of the buffer alive that it looks into,
+/// and a sort would count, and hold, the whole column for the few rows it is given.
+fn without_views(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
+    let columns = plan.schema().iter().map(|(of, field)| {
+        let column = Expr::Column(Column::new(of.cloned(), field.name()));
+        match field.data_type() {
+            DataType::Utf8View => cast(column, DataType::Utf8).alias(field.name()),
+            DataType::BinaryView => cast(column, DataType::Binary).alias(field.name()),
+            _ => column,
+        }
+    });
+    let columns = columns.collect::<Vec<_>>();
+    LogicalPlanBuilder::from(plan).project(columns)?.build()
 }
 
 fn instant(time: DateTime<Utc>) -> ScalarValue {

@@ -121,6 +121,13 @@ impl Side {
         first: usize,
         places: &mut [Place],
     ) {
+        let last = self.rows.iter().copied().max_by_key(|&row| {
+            let it = &attempts[row];
+            (it.end_us(), it.began_us(), it.lineage)
+        });
+        let ended_us = self.rows.iter().filter_map(|&row| attempts[row].ended_us);
+        let ended_us = ended_us.max();
+        let mut retries = 0;
         for (at, &row) in self.rows.iter().enumerate() {
             let it = &attempts[row];
             let before = at.checked_sub(1).map(|at| &attempts[self.rows[at]]);
@@ -135,11 +142,17 @@ impl Side {
             place.op_attempts = self.rows.len() as i64;
             place.is_retry = it.above_base == Some(true) || at > 0;
             place.is_hedge = is_hedge;
+            retries += i64::from(place.is_retry && !is_hedge);
+            place.is_last = last == Some(row);
+            place.op_ended_us = ended_us;
             place.outcome = self.outcome;
             place.role = self
                 .outcome
                 .map(|outcome| self.role(row, it, outcome, is_hedge || was_hedged));
             place.sibling = self.sibling(attempts, at);
+        }
+        for &row in &self.rows {
+            places[row].op_retries = retries;
         }
     }
 

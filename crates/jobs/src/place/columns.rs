@@ -1,39 +1,72 @@
-//! Columns of `sql/views/placed.sql` ↔ attempts, and places → the columns of `placed`.
+//! Stored rows → attempts, and places → the columns that are put beside the rows.
 
 use std::sync::Arc;
 
 use arrow::array::{
     Array as _, ArrayRef, AsArray as _, BinaryArray, BooleanArray, Int32Array, Int64Array,
-    RecordBatch, StringArray,
+    RecordBatch, StringArray, TimestampMicrosecondArray,
 };
-use arrow::datatypes::{Field, Int32Type, Int64Type, Schema, SchemaRef};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, TimeUnit};
 use datafusion::error::{DataFusionError, Result};
 use retrytoll_core::operation::{Attempt, Decision, Outcome, Place, Role, Usage};
 
-/// The columns that place attempts.
-pub struct Columns<'a> {
-    source: &'a StringArray,
-    partition: &'a Int32Array,
-    offset: &'a Int64Array,
-    index: &'a Int32Array,
-    started_us: &'a Int64Array,
-    ended_us: &'a Int64Array,
-    attempt: &'a Int64Array,
-    is_retry: &'a BooleanArray,
-    layer: &'a StringArray,
-    prompt: &'a BinaryArray,
-    last_line: &'a BooleanArray,
-    counted: &'a BooleanArray,
-    decision: &'a StringArray,
-    next_retry_ms: &'a Int64Array,
-    timeout_ms: &'a Int64Array,
-    class: &'a StringArray,
-    cache_hit: &'a BooleanArray,
-    with_usage: &'a BooleanArray,
-    input: &'a Int64Array,
-    cached: &'a Int64Array,
-    output: &'a Int64Array,
-    server_id: &'a StringArray,
+/// The stored columns that place attempts.
+pub const NEEDED: [&str; 25] = [
+    "source",
+    "source_partition",
+    "source_offset",
+    "source_index",
+    "service",
+    "request_id",
+    "started_at",
+    "ts",
+    "elapsed_ms",
+    "attempt",
+    "is_retry",
+    "layer",
+    "prompt_hash",
+    "final",
+    "counted",
+    "decision",
+    "next_retry_ms",
+    "timeout_ms",
+    "error_class",
+    "cache_hit",
+    "evidence",
+    "input_tokens",
+    "cached_input_tokens",
+    "output_tokens",
+    "server_request_id",
+];
+
+/// Their values.
+pub struct Columns {
+    source: StringArray,
+    partition: Int32Array,
+    offset: Int64Array,
+    index: Int32Array,
+    service: StringArray,
+    request: StringArray,
+    started_us: Int64Array,
+    ended_us: Int64Array,
+    elapsed_ms: Int64Array,
+    attempt: Int64Array,
+    is_retry: BooleanArray,
+    layer: StringArray,
+    prompt: BinaryArray,
+    last_line: BooleanArray,
+    counted: BooleanArray,
+    decision: StringArray,
+    next_retry_ms: Int64Array,
+    timeout_ms: Int64Array,
+    class: StringArray,
+    cache_hit: BooleanArray,
+    evidence: StringArray,
+    input: Int64Array,
+    cached: Int64Array,
+    output: Int64Array,
+    server_id: StringArray,
 }
 
 /// A value, or nothing where it is null.
@@ -43,43 +76,52 @@ macro_rules! get {
     };
 }
 
-impl<'a> Columns<'a> {
-    pub fn of(rows: &'a RecordBatch) -> Result<Self> {
-        let column = |name: &str| {
-            rows.column_by_name(name)
-                .ok_or_else(|| DataFusionError::Internal(format!("placed.sql lacks {name}")))
+impl Columns {
+    pub fn of(rows: &RecordBatch) -> Result<Self> {
+        let column = |name: &str, as_type| {
+            let found = rows
+                .column_by_name(name)
+                .ok_or_else(|| DataFusionError::Internal(format!("placed.sql lacks {name}")))?;
+            Ok::<_, DataFusionError>(cast(found, &as_type)?)
         };
-        let wrong = |name: &str| DataFusionError::Internal(format!("the type of {name}"));
         let text = |name| {
-            column(name)?
-                .as_string_opt::<i32>()
-                .ok_or_else(|| wrong(name))
+            let found = column(name, DataType::Utf8)?;
+            Ok::<_, DataFusionError>(found.as_string::<i32>().clone())
         };
         let long = |name| {
-            let found = column(name)?.as_primitive_opt::<Int64Type>();
-            found.ok_or_else(|| wrong(name))
+            let found = column(name, DataType::Int64)?;
+            Ok::<_, DataFusionError>(found.as_primitive::<Int64Type>().clone())
         };
         let int = |name| {
-            let found = column(name)?.as_primitive_opt::<Int32Type>();
-            found.ok_or_else(|| wrong(name))
+            let found = column(name, DataType::Int32)?;
+            Ok::<_, DataFusionError>(found.as_primitive::<Int32Type>().clone())
         };
-        let truth = |name| column(name)?.as_boolean_opt().ok_or_else(|| wrong(name));
-        let bytes = |name| {
-            column(name)?
-                .as_binary_opt::<i32>()
-                .ok_or_else(|| wrong(name))
+        let truth = |name| {
+            let found = column(name, DataType::Boolean)?;
+            Ok::<_, DataFusionError>(found.as_boolean().clone())
+        };
+        let time = |name| {
+            let zone = Some("UTC".into());
+            let found = column(name, DataType::Timestamp(TimeUnit::Microsecond, zone))?;
+            let found = cast(&found, &DataType::Int64)?;
+            Ok::<_, DataFusionError>(found.as_primitive::<Int64Type>().clone())
         };
         Ok(Self {
             source: text("source")?,
             partition: int("source_partition")?,
             offset: long("source_offset")?,
             index: int("source_index")?,
-            started_us: long("started_us")?,
-            ended_us: long("ended_us")?,
+            service: text("service")?,
+            request: text("request_id")?,
+            started_us: time("started_at")?,
+            ended_us: time("ts")?,
+            elapsed_ms: long("elapsed_ms")?,
             attempt: long("attempt")?,
             is_retry: truth("is_retry")?,
             layer: text("layer")?,
-            prompt: bytes("prompt_hash")?,
+            prompt: column("prompt_hash", DataType::Binary)?
+                .as_binary::<i32>()
+                .clone(),
             last_line: truth("final")?,
             counted: truth("counted")?,
             decision: text("decision")?,
@@ -87,7 +129,7 @@ impl<'a> Columns<'a> {
             timeout_ms: long("timeout_ms")?,
             class: text("error_class")?,
             cache_hit: truth("cache_hit")?,
-            with_usage: truth("with_usage")?,
+            evidence: text("evidence")?,
             input: long("input_tokens")?,
             cached: long("cached_input_tokens")?,
             output: long("output_tokens")?,
@@ -95,11 +137,28 @@ impl<'a> Columns<'a> {
         })
     }
 
-    pub fn attempt(&self, row: usize) -> Attempt<'a> {
+    /// Where each request ends, exclusive.
+    pub fn request_ends(&self) -> Vec<usize> {
+        let same = |a: usize, b: usize| {
+            self.request.value(a) == self.request.value(b)
+                && get!(self.service, a) == get!(self.service, b)
+        };
+        let len = self.request.len();
+        (1..=len)
+            .filter(|&row| row == len || !same(row - 1, row))
+            .collect()
+    }
+
+    pub fn attempt(&self, row: usize) -> Attempt<'_> {
         let us = |ms: Option<i64>| ms.map(|ms| ms.saturating_mul(1_000));
+        let ended_us = get!(self.ended_us, row);
+        let took_us = us(get!(self.elapsed_ms, row));
+        let began_us = ended_us
+            .zip(took_us)
+            .map(|(end, took)| end.saturating_sub(took));
         let class = get!(self.class, row).unwrap_or_default();
         let output_tokens = get!(self.output, row);
-        let with_usage = get!(self.with_usage, row) == Some(true);
+        let with_usage = get!(self.evidence, row) == Some("usage");
         let usage = with_usage.then(|| Usage {
             input: get!(self.input, row),
             cached: get!(self.cached, row),
@@ -112,8 +171,8 @@ impl<'a> Columns<'a> {
                 self.offset.value(row),
                 self.index.value(row),
             ),
-            started_us: get!(self.started_us, row),
-            ended_us: get!(self.ended_us, row),
+            started_us: get!(self.started_us, row).or(began_us),
+            ended_us,
             number: get!(self.attempt, row),
             above_base: get!(self.is_retry, row),
             layer: get!(self.layer, row).unwrap_or_default().as_bytes(),
@@ -135,63 +194,71 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The columns of `placed`.
-pub fn schema() -> SchemaRef {
+/// The columns of places, that stand behind those of the rows.
+pub fn place_fields() -> Vec<Field> {
     let columns = Places::default().columns();
     let field = |(name, array): (&str, ArrayRef)| Field::new(name, array.data_type().clone(), true);
-    Arc::new(Schema::new(
-        columns.into_iter().map(field).collect::<Vec<_>>(),
-    ))
+    columns.into_iter().map(field).collect()
 }
 
-/// Places, and the lineages of the attempts they are of.
+/// Rows with these columns → rows with their places.
+pub fn with_places(rows: &SchemaRef) -> SchemaRef {
+    let mut fields = rows.fields().to_vec();
+    fields.extend(place_fields().into_iter().map(Arc::new));
+    Arc::new(Schema::new(fields))
+}
+
+/// Places of rows, in their order.
 #[derive(Default)]
 pub struct Places {
-    lineages: Vec<(String, i32, i64, i32)>,
-    /// The lineage of the operation's first attempt, by its place in `lineages`.
-    firsts: Vec<usize>,
+    /// The operation of each: the lineage of its first attempt.
+    operations: Vec<String>,
     places: Vec<Place>,
 }
 
 impl Places {
     /// Adds the places of one request's attempts.
     pub fn add(&mut self, attempts: &[Attempt<'_>], places: &[Place]) {
-        let base = self.lineages.len();
-        self.lineages.extend(attempts.iter().map(|it| {
-            let (source, partition, offset, index) = it.lineage;
-            (source.to_owned(), partition, offset, index)
+        self.operations.extend(places.iter().map(|it| {
+            let (source, partition, offset, index) = attempts[it.first].lineage;
+            format!("{source}/{partition}/{offset}/{index}")
         }));
-        self.firsts.extend(places.iter().map(|it| base + it.first));
         self.places.extend_from_slice(places);
     }
 
-    pub fn finish(self, schema: &SchemaRef) -> Result<RecordBatch> {
-        let arrays = self.columns().into_iter().map(|(_, array)| array).collect();
-        Ok(RecordBatch::try_new(Arc::clone(schema), arrays)?)
+    /// `rows`, and their places beside them. What double logging decides is put in place of what
+    /// was stored.
+    pub fn beside(self, rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+        let mut columns = Vec::with_capacity(schema.fields().len());
+        for (field, stored) in rows.schema_ref().fields().iter().zip(rows.columns()) {
+            columns.push(match field.name().as_str() {
+                "counted" => self.truths(|it| it.counted),
+                "is_retry" => self.truths(|it| it.is_retry),
+                _ => Arc::clone(stored),
+            });
+        }
+        columns.extend(self.columns().into_iter().map(|(_, array)| array));
+        Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
     }
 
     fn columns(&self) -> Vec<(&'static str, ArrayRef)> {
-        let [source, partition, offset, index] = self.lineage(|row| row);
-        let [first_source, first_partition, first_offset, first_index] =
-            self.lineage(|row| self.firsts[row]);
+        let ended = self.places.iter().map(|it| it.op_ended_us);
+        let ended = ended.collect::<TimestampMicrosecondArray>();
         vec![
-            ("source", source),
-            ("source_partition", partition),
-            ("source_offset", offset),
-            ("source_index", index),
-            ("first_source", first_source),
-            ("first_partition", first_partition),
-            ("first_offset", first_offset),
-            ("first_index", first_index),
+            (
+                "operation_id",
+                Arc::new(StringArray::from_iter_values(&self.operations)),
+            ),
             ("superseded", self.truths(|it| it.superseded)),
-            ("counted", self.truths(|it| it.counted)),
             ("double_logged", self.truths(|it| it.double_logged)),
             ("overlong", self.truths(|it| it.overlong)),
-            ("is_retry", self.truths(|it| it.is_retry)),
             ("is_hedge", self.truths(|it| it.is_hedge)),
             ("op_seq", self.numbers(|it| Some(it.op_seq))),
             ("op_place", self.numbers(|it| Some(it.op_place))),
             ("op_attempts", self.numbers(|it| Some(it.op_attempts))),
+            ("op_retries", self.numbers(|it| Some(it.op_retries))),
+            ("op_ended_at", Arc::new(ended.with_timezone("UTC"))),
+            ("op_last", self.truths(|it| it.is_last)),
             ("outcome", self.words(|it| it.outcome.map(Outcome::word))),
             ("role", self.words(|it| it.role.map(Role::word))),
             ("sibling_input", self.numbers(|it| it.sibling?.input)),
@@ -199,23 +266,9 @@ impl Places {
         ]
     }
 
-    fn lineage(&self, of: impl Fn(usize) -> usize) -> [ArrayRef; 4] {
-        let rows = || (0..self.places.len()).map(|row| &self.lineages[of(row)]);
-        [
-            Arc::new(StringArray::from_iter_values(rows().map(|it| &it.0))),
-            Arc::new(Int32Array::from_iter_values(rows().map(|it| it.1))),
-            Arc::new(Int64Array::from_iter_values(rows().map(|it| it.2))),
-            Arc::new(Int32Array::from_iter_values(rows().map(|it| it.3))),
-        ]
-    }
-
     fn truths(&self, of: impl Fn(&Place) -> bool) -> ArrayRef {
-        Arc::new(
-            self.places
-                .iter()
-                .map(|it| Some(of(it)))
-                .collect::<BooleanArray>(),
-        )
+        let truths = self.places.iter().map(|it| Some(of(it)));
+        Arc::new(truths.collect::<BooleanArray>())
     }
 
     fn numbers(&self, of: impl Fn(&Place) -> Option<i64>) -> ArrayRef {

@@ -22,10 +22,11 @@ use datafusion::physical_plan::{
     InputDistributionRequirements, PlanProperties,
 };
 
+use super::columns::with_places;
 use super::stream::placed;
 
 /// What a request is known by.
-const REQUEST: [&str; 2] = ["service", "request_id"];
+pub const REQUEST: [&str; 2] = ["service", "request_id"];
 
 #[derive(Debug)]
 pub struct PlaceNode {
@@ -37,11 +38,8 @@ pub struct PlaceNode {
 }
 
 impl PlaceNode {
-    pub fn new(
-        rows: Arc<dyn ExecutionPlan>,
-        mark_us: Option<i64>,
-        schema: SchemaRef,
-    ) -> Result<Self> {
+    pub fn new(rows: Arc<dyn ExecutionPlan>, mark_us: Option<i64>) -> Result<Self> {
+        let schema = with_places(&rows.schema());
         let request = REQUEST
             .iter()
             .map(|name| col(name, &rows.schema()))
@@ -112,8 +110,7 @@ impl ExecutionPlan for PlaceNode {
         let (Some(rows), true) = (children.pop(), children.is_empty()) else {
             return Err(DataFusionError::Internal("PlaceNode has one child".into()));
         };
-        let schema = Arc::clone(&self.schema);
-        Ok(Arc::new(Self::new(rows, self.mark_us, schema)?))
+        Ok(Arc::new(Self::new(rows, self.mark_us)?))
     }
 
     fn with_new_children(

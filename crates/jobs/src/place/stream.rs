@@ -1,8 +1,10 @@
-//! Rows sorted by request → the places of one request after the other.
+//! Rows sorted by request → the same rows, each with its place, one request after the other.
 //!
 //! What is held beside a batch is the request that its end cut through.
 
-use arrow::array::{Array as _, AsArray as _, RecordBatch, StringArray};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
@@ -12,7 +14,7 @@ use retrytoll_core::operation::place;
 
 use super::columns::{Columns, Places};
 
-/// The places of every row, batch by batch.
+/// Every row with its place, batch by batch.
 pub fn placed(
     rows: SendableRecordBatchStream,
     mark_us: Option<i64>,
@@ -53,24 +55,25 @@ impl Requests {
             Some(cut) => concat_batches(&batch.schema(), [&cut, batch])?,
             None => batch.clone(),
         };
-        let ends = ends(&rows);
-        let whole = ends.iter().rev().nth(1).copied().unwrap_or(0);
-        let ends = &ends[..ends.len().saturating_sub(1)];
-        let out = self.places(&rows, ends)?;
+        let columns = Columns::of(&rows)?;
+        let mut ends = columns.request_ends();
+        ends.pop();
+        let whole = ends.last().copied().unwrap_or(0);
+        let out = self.place(&rows.slice(0, whole), &columns, &ends)?;
         self.cut = Some(rows.slice(whole, rows.num_rows() - whole));
         Ok(out)
     }
 
     fn end(&mut self) -> Result<RecordBatch> {
-        match self.cut.take() {
-            Some(rows) => self.places(&rows, &[rows.num_rows()]),
-            None => Places::default().finish(&self.schema),
-        }
+        let Some(rows) = self.cut.take() else {
+            return Ok(RecordBatch::new_empty(Arc::clone(&self.schema)));
+        };
+        let columns = Columns::of(&rows)?;
+        self.place(&rows, &columns, &[rows.num_rows()])
     }
 
-    /// The places of requests that end before `ends` (exclusive), one after the other.
-    fn places(&self, rows: &RecordBatch, ends: &[usize]) -> Result<RecordBatch> {
-        let columns = Columns::of(rows)?;
+    /// `rows`, whose requests end before `ends` (exclusive), one after the other.
+    fn place(&self, rows: &RecordBatch, columns: &Columns, ends: &[usize]) -> Result<RecordBatch> {
         let mut out = Places::default();
         let mut start = 0;
         for &end in ends {
@@ -80,27 +83,6 @@ impl Requests {
             out.add(&attempts, &place(&attempts, self.mark_us));
             start = end;
         }
-        out.finish(&self.schema)
+        out.beside(rows, &self.schema)
     }
-}
-
-/// Where each request ends, exclusive.
-fn ends(rows: &RecordBatch) -> Vec<usize> {
-    let of = |name: &str| {
-        rows.column_by_name(name)
-            .and_then(|it| it.as_string_opt::<i32>())
-    };
-    let (Some(services), Some(requests)) = (of("service"), of("request_id")) else {
-        return vec![rows.num_rows()];
-    };
-    fn value(column: &StringArray, row: usize) -> Option<&str> {
-        column.is_valid(row).then(|| column.value(row))
-    }
-    let same = |a: usize, b: usize| {
-        requests.value(a) == requests.value(b) && value(services, a) == value(services, b)
-    };
-    let len = rows.num_rows();
-    (1..=len)
-        .filter(|&row| row == len || !same(row - 1, row))
-        .collect()
 }

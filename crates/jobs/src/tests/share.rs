@@ -247,7 +247,7 @@ async fn who_counts_from_one_is_not_taken_for_a_storm() {
     assert_eq!(
         rows(&result, &["share_pct", "note"]),
         [
-            "- | not computable: 0 first attempts of about 5 requests are logged, under half; see attempt_base"
+            "- | not computable: 0 first attempts of 5 operations are logged, under half; see attempt_base"
         ]
     );
 }
