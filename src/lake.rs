@@ -68,12 +68,16 @@ pub async fn open_attempts(root: &Path, clock: &Clock) -> anyhow::Result<Table> 
 
 /// The one way into the table's log, for a member of a group.
 pub async fn open_writer(table: Table, group: &str, clock: &Clock) -> anyhow::Result<Writer> {
-    let name = format!("{}-{}", host_name(), std::process::id());
     let member = Member {
         group: group.to_owned(),
-        name,
+        name: member_name(),
     };
     Ok(Writer::open(table, member, clock.clone(), WriterLimits::default()).await?)
+}
+
+/// The host and the process.
+pub fn member_name() -> String {
+    format!("{}-{}", host_name(), std::process::id())
 }
 
 fn host_name() -> String {

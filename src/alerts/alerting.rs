@@ -1,34 +1,29 @@
-//! The completeness mark → the ticks that are due, each: ask, decide, commit, send, mark.
+//! The completeness mark → the ticks that are due ([`ticks`]) → what they decide, sent ([`sending`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+mod sending;
+mod ticks;
+
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::Context as _;
-use chrono::{DateTime, Utc};
-use retrytoll_core::alert::{Tick, next_tick};
-use retrytoll_jobs::{Catalog, Limits, Session};
+use retrytoll_jobs::{Catalog, Limits};
 use retrytoll_lake::{Clock, Mark, completeness_mark};
 
 use super::ALERTS;
-use super::data::{self, Evidence};
-use super::event::{AlertOutlet, Letter, letter};
+use super::event::AlertOutlet;
 use super::extent;
-use super::outbox::{Key, Outbox};
-use super::row::Row;
+use super::outbox::Outbox;
 use super::watch::Watch;
 use crate::config::Config;
 use crate::config::usable::Alerts;
 use crate::lake;
+use crate::pipeline::Health;
 
-/// Alerts that are sent at a tick; what is left goes with the next one.
-const SENT_A_TICK_MAX: usize = 20;
 /// What fires is sent again after this, ms of wall time.
 const RESEND_MS: i64 = 60_000;
-/// A tick that is decided later than this after its instant, ms, makes an alert `stale`.
-const STALE_MS: i64 = 300_000;
 /// How often to look at the mark.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The longest wait after failures: each opens the outbox anew, which is a commit.
@@ -103,6 +98,8 @@ pub struct Alerting {
     /// When alerts were last sent, or could have been, ms of wall time: between ticks no more go
     /// than once in [`RESEND_MS`].
     occasion_ms: Option<i64>,
+    /// Where it is told that a rule's job failed.
+    pub health: Arc<Health>,
 }
 
 impl Alerting {
@@ -112,12 +109,7 @@ impl Alerting {
         outlet: AlertOutlet,
         clock: Clock,
     ) -> anyhow::Result<Self> {
-        let rules: &[&str] = if settings.alerts.retry_share {
-            &["retry_share"]
-        } else {
-            &[]
-        };
-        let watches = Watch::all(&settings.catalog, rules, &settings.alerts.hide)?;
+        let watches = Watch::all(&settings.catalog, &settings.alerts)?;
         Ok(Self {
             settings,
             outlet: Arc::new(outlet),
@@ -127,6 +119,7 @@ impl Alerting {
             last_ms: None,
             sent_ms: BTreeMap::new(),
             occasion_ms: None,
+            health: Arc::default(),
         })
     }
 
@@ -161,7 +154,13 @@ impl Alerting {
             let found = extent::of(&self.settings.root, &self.settings.limits).await?;
             self.last_ms = found.map(|(first_ms, _)| first_ms.saturating_sub(1));
         }
-        self.run_due(end_ms).await
+        let sent = self.run_due(end_ms).await?;
+        match self.health.failed_rules() {
+            0 => Ok(sent),
+            failed => anyhow::bail!(
+                "{failed} looks of alert rules failed, as told above; the rows are committed"
+            ),
+        }
     }
 
     /// Up to when everything is in the lake, ms; `None` where nothing is, or a source has yet to
@@ -265,159 +264,5 @@ impl Alerting {
         // A clock that was set back must keep no alert back.
         self.occasion_ms
             .is_none_or(|last_ms| !(0..RESEND_MS).contains(&since(last_ms)))
-    }
-
-    async fn run_ticks(&mut self, outbox: &mut Outbox, mark_ms: i64) -> anyhow::Result<Vec<Sent>> {
-        let tick_ms = self.settings.tick_ms;
-        let for_ms = self.watches.iter().map(|watch| watch.rule.for_ms).max();
-        // What held for a while before a restart begins to hold anew.
-        let first = || mark_ms.div_euclid(tick_ms) * tick_ms - tick_ms - for_ms.unwrap_or(0);
-        let last_ms = self.last_ms.unwrap_or_else(first);
-        // What was decided at an instant is not asked again, and nothing before it.
-        let mut last_ms = last_ms.max(outbox.decided_ms());
-        let mut sent = Vec::new();
-        let mut session = None;
-        while let Some(at_ms) = next_tick(last_ms, mark_ms, tick_ms) {
-            let session = match &session {
-                Some(session) => session,
-                None => {
-                    let url = lake::url_of(&self.settings.root)?;
-                    let limits = self.settings.limits.clone();
-                    session.insert(Session::open(&url, None, limits).await?)
-                }
-            };
-            self.tick(outbox, session, at_ms)
-                .await
-                .with_context(|| format!("the tick of {}", super::cell::time_text(at_ms)))?;
-            sent.extend(self.send_due(outbox).await?);
-            last_ms = at_ms;
-            self.last_ms = Some(at_ms);
-        }
-        Ok(sent)
-    }
-
-    /// Decides and commits what changes at an instant; without a change there is no commit.
-    async fn tick(&self, outbox: &mut Outbox, session: &Session, at_ms: i64) -> anyhow::Result<()> {
-        let rules = self
-            .watches
-            .iter()
-            .map(|it| it.rule.name.as_str())
-            .collect::<Vec<_>>();
-        let removed = outbox.alerts.end_removed(&rules, at_ms);
-        let config = &self.settings.alerts;
-        let mut decided = removed
-            .into_iter()
-            .map(|it| (data::without_rule(&it, config), it))
-            .map(|(data, it)| (it, data))
-            .collect::<Vec<_>>();
-        let at: DateTime<Utc> =
-            DateTime::from_timestamp_millis(at_ms).context("the mark is out of range")?;
-        let stale = self.clock.now_ms() - at_ms > STALE_MS;
-        for watch in &self.watches {
-            let window = watch.window_to(at)?;
-            let answer = watch.ask(session, &window).await?;
-            let samples = watch.samples(&answer);
-            let silent = outbox
-                .alerts
-                .firing()
-                .any(|open| open.rule == watch.rule.name && !samples.contains_key(&open.entity));
-            let heard_of = match silent {
-                true => watch.heard_of(session, &window).await?,
-                false => BTreeSet::new(),
-            };
-            let tick = Tick {
-                at_ms,
-                samples: &samples,
-                heard_of: &heard_of,
-            };
-            let changes = outbox.alerts.decide(&watch.rule, &tick);
-            if changes.is_empty() {
-                continue;
-            }
-            let evidence = Evidence::gather(watch, session, &window).await?;
-            decided.extend(changes.into_iter().map(|it| {
-                let data = data::of(&it, watch, &answer, &evidence, config, stale);
-                (it, data)
-            }));
-        }
-        let transitions = decided.iter().map(|(it, _)| it.clone()).collect::<Vec<_>>();
-        outbox.decide(decided).await?;
-        for transition in transitions {
-            tracing::info!(
-                dedup_key = transition.dedup_key,
-                id = transition.id(),
-                state = transition.state.word(),
-                severity = transition.severity.word(),
-                at = super::cell::time_text(at_ms),
-                "alert"
-            );
-        }
-        Ok(())
-    }
-
-    /// Sends what was decided and marks it; then what fires, each minute again.
-    async fn send_due(&mut self, outbox: &mut Outbox) -> anyhow::Result<Vec<Sent>> {
-        self.occasion_ms = Some(self.clock.now_ms());
-        let unsent = outbox.unsent();
-        let more = unsent.len().saturating_sub(SENT_A_TICK_MAX);
-        let due = unsent.into_iter().take(SENT_A_TICK_MAX).collect::<Vec<_>>();
-        let (keys, letters) = self.letters(&due, more)?;
-        let mut sent = self.send(outbox, &keys, letters, false).await?;
-        outbox.mark_sent(&keys).await?;
-
-        // Read after the sends above, which it must not be before.
-        let now_ms = self.clock.now_ms();
-        let again = |row: &&Row| {
-            let last = self.sent_ms.get(&row.transition.dedup_key).copied();
-            last.is_none_or(|last| !(0..RESEND_MS).contains(&(now_ms - last)))
-        };
-        let mut due = outbox.firing().filter(again).collect::<Vec<_>>();
-        due.sort_by_key(|row| self.sent_ms.get(&row.transition.dedup_key).copied());
-        due.truncate(SENT_A_TICK_MAX - keys.len());
-        let (keys, letters) = self.letters(&due, 0)?;
-        sent.extend(self.send(outbox, &keys, letters, true).await?);
-        self.sent_ms.retain(|key, _| outbox.is_firing(key));
-        Ok(sent)
-    }
-
-    fn letters(&self, rows: &[&Row], more: usize) -> anyhow::Result<(Vec<Key>, Vec<Letter>)> {
-        let source = format!("/retrytoll/{}", self.settings.group);
-        let (mut keys, mut letters) = (Vec::new(), Vec::new());
-        for (at, row) in rows.iter().enumerate() {
-            let more = if at + 1 == rows.len() { more } else { 0 };
-            letters.push(letter(row, &source, more)?);
-            keys.push((row.transition.dedup_key.clone(), row.transition.number));
-        }
-        Ok((keys, letters))
-    }
-
-    async fn send(
-        &mut self,
-        outbox: &mut Outbox,
-        keys: &[Key],
-        letters: Vec<Letter>,
-        again: bool,
-    ) -> anyhow::Result<Vec<Sent>> {
-        if letters.is_empty() {
-            return Ok(Vec::new());
-        }
-        outbox.fence().await?;
-        let outlet = Arc::clone(&self.outlet);
-        let letters = tokio::task::spawn_blocking(move || outlet.send(&letters).map(|()| letters));
-        let letters = letters.await.context("the sender broke")??;
-        let now_ms = self.clock.now_ms();
-        let ids = keys.iter().map(|(key, number)| {
-            self.sent_ms.insert(key.clone(), now_ms);
-            retrytoll_core::alert::transition_id(key, *number)
-        });
-        let sent = letters.into_iter().zip(ids);
-        Ok(sent
-            .map(|(it, id)| Sent {
-                dedup_key: it.key,
-                id,
-                again,
-                body: it.body,
-            })
-            .collect())
     }
 }

@@ -4,46 +4,53 @@
 //! the lake, and the rows.
 
 use arrow::array::RecordBatch;
-use retrytoll_core::alert::{Side, State, Transition};
-use retrytoll_core::money::SCALE;
-use retrytoll_jobs::render::decimal_text;
+use retrytoll_core::alert::{Bound, Side, State, Transition};
+use retrytoll_core::money::{SCALE, divide_half_even};
+use retrytoll_jobs::render::{decimal_text, dollars_text};
 use retrytoll_jobs::{JobResult, Session, Window};
 use serde_json::{Map, Value, json};
 
+use super::beside::Beside;
 use super::cell::{self, time_text};
-use super::watch::{Answer, Watch, ask, span};
+use super::name::Names;
+use super::watch::{Answer, Watch};
 use crate::config::usable::Alerts;
 
 /// The rows of the answer that stand in an alert.
 const ROWS_MAX: usize = 5;
-const RETRY_SHARE_TOP: &str = include_str!("../../sql/alerts/retry_share_top.sql");
 /// Counts of a row that tell what its figures rest on.
-const COUNTS: [&str; 7] = [
+const COUNTS: [&str; 16] = [
+    "operations",
     "attempts",
     "retries",
+    "retries_per_minute",
+    "delivered",
+    "services",
     "first_attempts",
+    "confirmed_operations",
+    "likely_operations",
+    "answers",
+    "answers_with_usage",
     "unnumbered",
     "unpriced",
     "tokens_unknown",
     "no_estimate",
+    "cost_unknown",
 ];
 
 /// What is told beside the answer itself.
 pub struct Evidence {
-    /// The same job over the last hour.
-    hour: Answer,
-    top: Vec<RecordBatch>,
+    hour: Beside,
+    top: Beside,
 }
 
 impl Evidence {
     /// Asks for it; only where something changed.
     pub async fn gather(watch: &Watch, session: &Session, window: &Window) -> anyhow::Result<Self> {
-        let hour = watch.ask(session, &span("1h", window.until)?).await?;
-        let top = match watch.kind.as_str() {
-            "service" => ask(session, RETRY_SHARE_TOP, window).await?,
-            _ => Vec::new(),
-        };
-        Ok(Self { hour, top })
+        Ok(Self {
+            hour: Beside::hour(session, &watch.kind, window.until).await?,
+            top: Beside::top(session, &watch.kind, window).await?,
+        })
     }
 }
 
@@ -56,26 +63,33 @@ pub fn of(
     config: &Alerts,
     stale: bool,
 ) -> String {
+    let row = answer.row(&transition.entity);
     let found = answer.entities.get(&transition.entity);
-    let batch = found.map(|found| (&answer.result.batches[found.batch], found.row));
+    let key = found.and_then(|it| it.key.as_deref());
     let mut data = head(transition, config, stale);
     let meta = &watch.job.meta;
+    let top = found.map_or_else(Vec::new, |_| top(evidence, key));
+    let provider = provider(watch, row, key, &top, config);
+    let cause = top.first().map(|part| cause(part, config));
     data.extend(map(json!({
         "title": meta.title,
-        "summary": summary(transition, watch, answer),
+        "summary": summary(transition, watch, row),
         "entity_kind": watch.kind,
+        "provider": provider,
         "counted": meta.counts,
         "window": { "since": shown(&answer.result.window.since), "until": shown(&answer.result.window.until) },
-        "bounds": bounds(watch, batch),
-        "usd_per_hour": usd_per_hour(&evidence.hour, &transition.entity),
-        "counts": batch.map(|(batch, row)| counts(batch, row)),
-        "coverage_pct": batch.map_or(Value::Null, |(batch, row)| cell::value(batch, "coverage_pct", row)),
-        "top": top(evidence, found.and_then(|it| it.name.as_deref()), config),
+        "bounds": bounds(&watch.rule.bounds, row),
+        "baseline": row.map(|(batch, row)| cell::value(batch, "median_per_minute", row)),
+        "usd_per_hour": usd_per_hour(row, &evidence.hour, key),
+        "counts": row.map(|(batch, row)| counts(batch, row)),
+        "coverage_pct": row.map_or(Value::Null, |(batch, row)| cell::value(batch, "coverage_pct", row)),
+        "likely_cause": cause,
+        "top": top.into_iter().map(|part| without_hidden(part, config)).collect::<Vec<_>>(),
         "action": meta.action,
         "job": watch.job.name,
         "sql": answer.result.sql,
         "delta_version": answer.result.version,
-        "rows": rows(watch, &answer.result, batch),
+        "rows": rows(watch, &answer.result, row, config),
     })));
     Value::Object(data).to_string()
 }
@@ -123,8 +137,8 @@ fn shown(time: &chrono::DateTime<chrono::Utc>) -> String {
     time_text(time.timestamp_millis())
 }
 
-/// One line for a pager: the first bound's figure, to two digits.
-fn summary(transition: &Transition, watch: &Watch, answer: &Answer) -> String {
+/// One line for a pager, with one figure and its bound.
+fn summary(transition: &Transition, watch: &Watch, row: Option<(&RecordBatch, usize)>) -> String {
     let subject = format!(
         "{}, {} {}",
         watch.job.meta.title, watch.kind, transition.entity
@@ -132,44 +146,51 @@ fn summary(transition: &Transition, watch: &Watch, answer: &Answer) -> String {
     if let Some(reason) = transition.ends_reason {
         return format!("{subject}: resolved, {}", reason.word().replace('_', " "));
     }
-    let found = answer.entities.get(&transition.entity);
-    let told = watch
-        .rule
-        .bounds
-        .iter()
-        .rev()
-        .find(|bound| bound.side == Side::Over);
-    let value = told.zip(found).and_then(|(bound, found)| {
-        let batch = &answer.result.batches[found.batch];
-        Some((bound, cell::figure(batch, &bound.figure, found.row)?))
-    });
+    let headline = watch.headline.as_deref();
+    let mut bounds = watch.rule.bounds.iter();
+    let told = match headline {
+        Some(figure) => bounds.find(|bound| bound.figure == figure),
+        None => bounds.next(),
+    };
+    let value = told
+        .zip(row)
+        .and_then(|(bound, (batch, row))| Some((bound, cell::figure(batch, &bound.figure, row)?)));
     let Some((bound, value)) = value else {
         return subject;
     };
-    let unit = if bound.figure.ends_with("_pct") {
-        " %"
-    } else {
-        ""
+    let shown = |value| shown_figure(&bound.figure, value);
+    let (value, limit) = (shown(value), shown(bound.limit));
+    let side = match bound.side {
+        Side::Over => "over",
+        Side::AtLeast => "at least",
+        Side::Under => "under",
     };
-    let value = retrytoll_core::money::divide_half_even(value, 10_i128.pow(SCALE - 2));
-    let (value, limit) = (
-        decimal_text(value, 2),
-        decimal_text(bound.limit, SCALE as i8),
-    );
-    format!(
-        "{subject}: {value}{unit}, over {limit}{unit} ({})",
-        watch.window
-    )
+    format!("{subject}: {value}, {side} {limit} ({})", watch.window)
+}
+
+/// A figure to two digits, with its unit.
+fn shown_figure(name: &str, value: i128) -> String {
+    if name.ends_with("_usd") {
+        return dollars_text(value);
+    }
+    let rounded = divide_half_even(value, 10_i128.pow(SCALE - 2));
+    let text = decimal_text(rounded, 2);
+    match name {
+        _ if name.ends_with("_pct") => format!("{text} %"),
+        _ if name.ends_with("_per_minute") => format!("{text} a minute"),
+        _ => text,
+    }
 }
 
 /// Each figure that the rule looks at, and where it must lie.
-fn bounds(watch: &Watch, batch: Option<(&RecordBatch, usize)>) -> Vec<Value> {
-    let of = |bound: &retrytoll_core::alert::Bound| {
-        let value = batch.and_then(|(batch, row)| cell::figure(batch, &bound.figure, row));
+fn bounds(bounds: &[Bound], row: Option<(&RecordBatch, usize)>) -> Vec<Value> {
+    let of = |bound: &Bound| {
+        let value = row.and_then(|(batch, row)| cell::figure(batch, &bound.figure, row));
         let text = |value| decimal_text(value, SCALE as i8);
         let side = match bound.side {
             Side::Over => "over",
             Side::AtLeast => "at_least",
+            Side::Under => "under",
         };
         json!({
             "figure": bound.figure,
@@ -178,49 +199,102 @@ fn bounds(watch: &Watch, batch: Option<(&RecordBatch, usize)>) -> Vec<Value> {
             "limit": text(bound.limit),
         })
     };
-    watch.rule.bounds.iter().map(of).collect()
+    bounds.iter().map(of).collect()
 }
 
-/// The redundant cost of the last hour; 0 where there was nothing in it.
-fn usd_per_hour(hour: &Answer, entity: &str) -> Value {
-    let found = hour.entities.get(entity);
-    let of = |column: &str| match found {
-        Some(found) => cell::value(&hour.result.batches[found.batch], column, found.row),
-        None => "0".into(),
-    };
+/// The burn of a storm; else the redundant cost of the last hour, 0 where there was nothing in it.
+fn usd_per_hour(row: Option<(&RecordBatch, usize)>, hour: &Beside, key: Option<&str>) -> Value {
+    if let Some((batch, row)) = row
+        && batch.column_by_name("burn_per_hour_usd").is_some()
+    {
+        let of = |column| cell::value(batch, column, row);
+        return json!({
+            "confirmed": of("burn_confirmed_per_hour_usd"),
+            "expected": of("burn_per_hour_usd"),
+            "ceiling": of("burn_ceiling_per_hour_usd"),
+        });
+    }
+    let text = |value| decimal_text(value, SCALE as i8);
+    let of = |column| hour.figure(key, column).map(text);
     json!({
-        "confirmed": of("redundant_confirmed_usd"),
-        "expected": of("redundant_expected_usd"),
-        "ceiling": of("redundant_ceiling_usd"),
+        "confirmed": of("confirmed"),
+        "expected": of("expected"),
+        "ceiling": of("ceiling"),
     })
 }
 
 fn counts(batch: &RecordBatch, row: usize) -> Map<String, Value> {
-    let named = COUNTS
-        .iter()
-        .filter(|name| batch.column_by_name(name).is_some());
+    let is_count = |name: &&&str| {
+        let column = batch.column_by_name(name);
+        column.is_some_and(|it| it.data_type().is_integer())
+    };
+    let named = COUNTS.iter().filter(is_count);
     named
         .map(|name| ((*name).to_owned(), cell::value(batch, name, row)))
         .collect()
 }
 
-/// Where the cost comes from; dimensions that must not be named are left out.
-fn top(evidence: &Evidence, entity: Option<&str>, config: &Alerts) -> Vec<Value> {
-    let mut top = Vec::new();
-    for batch in &evidence.top {
-        for row in 0..batch.num_rows() {
-            if cell::text(batch, "service", row).as_deref() == entity {
-                let mut part = cell::object(batch, row);
-                part.retain(|name, _| !config.hide.contains(name));
-                top.push(Value::Object(part));
-            }
+/// Where the cost comes from, what costs most first.
+fn top(evidence: &Evidence, key: Option<&str>) -> Vec<Map<String, Value>> {
+    let parts = evidence.top.of(key);
+    let parts = parts.map(|(batch, row)| cell::object(batch, row));
+    let mut parts = parts.collect::<Vec<_>>();
+    for part in &mut parts {
+        part.remove("entity");
+        part.remove("place");
+    }
+    parts
+}
+
+/// The provider that most of it comes from, as it may be named.
+fn provider(
+    watch: &Watch,
+    row: Option<(&RecordBatch, usize)>,
+    key: Option<&str>,
+    top: &[Map<String, Value>],
+    config: &Alerts,
+) -> Option<String> {
+    let of_row = |(batch, row)| cell::text(batch, "provider", row);
+    let of_top = || Some(top.first()?.get("provider")?.as_str()?.to_owned());
+    let provider = match watch.kind.as_str() {
+        "provider" => key.map(ToOwned::to_owned),
+        _ => row.and_then(of_row).or_else(of_top),
+    }?;
+    let names = Names::of("provider", &[], &config.hide);
+    Some(names.shown(Some(&provider)))
+}
+
+/// What most of the cost comes from, in words.
+fn cause(part: &Map<String, Value>, config: &Alerts) -> String {
+    let named = |name: &str| {
+        let hidden = config.hide.iter().any(|it| it == name);
+        let value = part.get(name).and_then(Value::as_str);
+        value.filter(|_| !hidden)
+    };
+    let mut text = match named("error_class") {
+        Some(class) => format!("retries after {class}"),
+        None => "retries".to_owned(),
+    };
+    for name in ["model", "provider", "service", "tenant"] {
+        if let Some(value) = named(name) {
+            text.push_str(&format!(", {name} {value}"));
         }
     }
-    top
+    text
+}
+
+fn without_hidden(mut part: Map<String, Value>, config: &Alerts) -> Value {
+    part.retain(|name, _| !config.hide.contains(name));
+    Value::Object(part)
 }
 
 /// The entity's own row, then the first ones of the answer.
-fn rows(watch: &Watch, result: &JobResult, own: Option<(&RecordBatch, usize)>) -> Vec<Value> {
+fn rows(
+    watch: &Watch,
+    result: &JobResult,
+    own: Option<(&RecordBatch, usize)>,
+    config: &Alerts,
+) -> Vec<Value> {
     let all = result
         .batches
         .iter()
@@ -230,7 +304,10 @@ fn rows(watch: &Watch, result: &JobResult, own: Option<(&RecordBatch, usize)>) -
     });
     let object = |(batch, row)| {
         let mut object = cell::object(batch, row);
-        object.retain(|name, _| !(watch.hidden && (name == "key" || *name == watch.kind)));
+        let names_it = |name: &str| name == "key" || name == "entity" || name == watch.kind;
+        object.retain(|name, _| {
+            !(config.hide.contains(name) || watch.names.hidden() && names_it(name))
+        });
         Value::Object(object)
     };
     own.into_iter()

@@ -8,9 +8,10 @@ use anyhow::Context as _;
 use rdkafka::config::ClientConfig;
 use serde_json::{Value, json};
 
+use super::breaker::{Control, control};
 use super::cell::time_text;
 use super::outbox::SEND_MS_MAX;
-use super::row::Row;
+use super::row::{INHIBITED_BY, Row};
 use crate::kafka::Producer;
 
 /// The type of every alert.
@@ -25,6 +26,19 @@ pub struct Letter {
     pub key: String,
     /// A CloudEvent, JSON.
     pub body: String,
+    /// What goes to the control topic with it.
+    pub control: Option<Control>,
+}
+
+impl Letter {
+    /// An event without a control record.
+    pub fn new(key: String, event: &Value) -> Self {
+        Self {
+            key,
+            body: event.to_string(),
+            control: None,
+        }
+    }
 }
 
 /// The CloudEvent of a row; `more` is how many wait behind it, 0 unless it is the last of many.
@@ -32,6 +46,10 @@ pub fn letter(row: &Row, source: &str, more: usize) -> anyhow::Result<Letter> {
     let transition = &row.transition;
     let mut data: Value = serde_json::from_str(&row.data)
         .with_context(|| format!("the data of alert {} is no JSON", transition.dedup_key))?;
+    if let Some(data) = data.as_object_mut() {
+        // It was kept back, and is not any more.
+        data.remove(INHIBITED_BY);
+    }
     if more > 0 {
         data["more"] = more.into();
         if let Some(summary) = data["summary"].as_str() {
@@ -50,8 +68,8 @@ pub fn letter(row: &Row, source: &str, more: usize) -> anyhow::Result<Letter> {
         "data": data,
     });
     Ok(Letter {
-        key: transition.dedup_key.clone(),
-        body: body.to_string(),
+        control: control(row),
+        ..Letter::new(transition.dedup_key.clone(), &body)
     })
 }
 
@@ -60,6 +78,8 @@ pub enum AlertOutlet {
     Topic {
         producer: Producer,
         topic: String,
+        /// The control topic, compacted.
+        breaker_topic: String,
     },
     /// JSON lines are appended.
     File(File),
@@ -68,12 +88,17 @@ pub enum AlertOutlet {
 }
 
 impl AlertOutlet {
-    /// The topic for alerts.
-    pub fn topic(mut client: ClientConfig, topic: &str) -> anyhow::Result<Self> {
+    /// The topics for alerts and for the breaker.
+    pub fn topic(
+        mut client: ClientConfig,
+        topic: &str,
+        breaker_topic: &str,
+    ) -> anyhow::Result<Self> {
         client.set("message.timeout.ms", SEND_MS_MAX.to_string());
         Ok(Self::Topic {
             producer: Producer::new(client)?,
             topic: topic.to_owned(),
+            breaker_topic: breaker_topic.to_owned(),
         })
     }
 
@@ -93,9 +118,16 @@ impl AlertOutlet {
                 .collect::<String>()
         };
         match self {
-            Self::Topic { producer, topic } => {
+            Self::Topic {
+                producer,
+                topic,
+                breaker_topic,
+            } => {
                 for letter in letters {
                     producer.send(topic, &letter.key, &letter.body, None)?;
+                    if let Some(control) = &letter.control {
+                        producer.send(breaker_topic, &control.scope, &control.value, None)?;
+                    }
                 }
                 producer
                     .flush()

@@ -5,13 +5,21 @@
 //! ([`outbox`]), then sent as a CloudEvent ([`event`]), then marked as sent. So a crash anywhere
 //! loses no alert and sends a repetition under the same id. One instance does all this: the owner
 //! of the least (source, partition) that the lake knows.
+//!
+//! Beside it each instance tells how it does itself ([`pulse`]), and an alert over a budget goes to
+//! a control topic as well ([`breaker`]).
 
 mod alerting;
+mod beside;
+mod breaker;
 mod cell;
 mod data;
 mod event;
 mod extent;
+mod inhibit;
+mod name;
 mod outbox;
+mod pulse;
 mod row;
 #[cfg(test)]
 mod tests;
@@ -19,6 +27,7 @@ mod watch;
 
 pub use alerting::{Alerting, AlertingSettings, Sent};
 pub use event::AlertOutlet;
+pub use pulse::Pulse;
 
 /// The folder of the table with the alerts, below the lake's root.
 pub const ALERTS: &str = "alerts";

@@ -16,9 +16,10 @@ use retrytoll_core::alert::{Alerts, State, Transition};
 use retrytoll_lake::maintain::keep_log;
 use retrytoll_lake::table::{CHECKPOINT_COMMITS, LOG_KEPT_MS};
 use retrytoll_lake::{Clock, DataFile, RetryLimits, Table, TableSpec, Writer, replay};
+use serde_json::Value;
 
 use super::ALERTS;
-use super::row::{DECIDED, Row, SENT, from_batch, schema, to_batch};
+use super::row::{DECIDED, INHIBITED_BY, Row, SENT, from_batch, schema, to_batch};
 use crate::lake;
 
 /// The newest schema major of `alerts` that this release knows, and creates.
@@ -141,16 +142,38 @@ impl Outbox {
 
     /// Commits that these were sent.
     pub async fn mark_sent(&mut self, keys: &[Key]) -> anyhow::Result<()> {
-        let rows = keys.iter().filter_map(|key| self.unsent.get(key));
-        let rows = rows
-            .map(|row| Row {
+        self.mark(keys.iter().map(|key| (key, None))).await
+    }
+
+    /// Commits that these are not sent, each for the alert beside it.
+    pub async fn mark_inhibited(&mut self, by: &[(Key, String)]) -> anyhow::Result<()> {
+        self.mark(by.iter().map(|(key, by)| (key, Some(by.as_str()))))
+            .await
+    }
+
+    async fn mark<'a>(
+        &mut self,
+        marks: impl Iterator<Item = (&'a Key, Option<&'a str>)>,
+    ) -> anyhow::Result<()> {
+        let (mut keys, mut rows) = (Vec::new(), Vec::new());
+        for (key, inhibited_by) in marks {
+            let Some(row) = self.unsent.get(key) else {
+                continue;
+            };
+            let data = match inhibited_by {
+                Some(by) => with_inhibitor(&row.data, by),
+                None => row.data.clone(),
+            };
+            keys.push(key.clone());
+            rows.push(Row {
+                transition: row.transition.clone(),
                 revision: SENT,
-                ..row.clone()
-            })
-            .collect::<Vec<_>>();
+                data,
+            });
+        }
         self.append(&rows).await?;
         for key in keys {
-            self.unsent.remove(key);
+            self.unsent.remove(&key);
         }
         Ok(())
     }
@@ -162,7 +185,12 @@ impl Outbox {
         rows
     }
 
-    /// What fires and was sent.
+    /// What fires, sent or not.
+    pub fn all_firing(&self) -> impl Iterator<Item = &Row> {
+        self.firing.values()
+    }
+
+    /// What fires and was sent, or kept back.
     pub fn firing(&self) -> impl Iterator<Item = &Row> {
         let unsent: BTreeSet<&str> = self.unsent.keys().map(|(key, _)| key.as_str()).collect();
         self.firing
@@ -222,6 +250,13 @@ impl Outbox {
             tracing::warn!(version, %error, "no checkpoint of the table alerts");
         }
     }
+}
+
+/// The data of an alert that is kept back for another.
+fn with_inhibitor(data: &str, by: &str) -> String {
+    let mut data: Value = serde_json::from_str(data).unwrap_or_default();
+    data[INHIBITED_BY] = by.into();
+    data.to_string()
 }
 
 /// Writes a file that is not yet part of the table; its name is nobody else's.

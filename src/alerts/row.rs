@@ -15,8 +15,10 @@ use retrytoll_core::alert::{EndsReason, Severity, State, Transition};
 
 /// Decided, and still to be sent.
 pub const DECIDED: i32 = 0;
-/// Sent, and acknowledged.
+/// Sent, and acknowledged; or kept back for another alert.
 pub const SENT: i32 = 1;
+/// The field of the data that names the alert for which it was kept back.
+pub const INHIBITED_BY: &str = "inhibited_by";
 
 /// A row of the outbox. Readers take the greatest revision of each key and number.
 #[derive(Clone, Debug, PartialEq, Eq)]

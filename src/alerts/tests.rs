@@ -1,3 +1,5 @@
+mod rules;
+
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,6 +24,27 @@ use crate::config::usable::Alerts;
 /// 2025-11-20T00:00:00Z.
 const START_MS: i64 = 1_763_596_800_000;
 const MINUTE_MS: i64 = 60_000;
+
+const RULES: [&str; 8] = [
+    "retry_share",
+    "retry_storm",
+    "doomed_outage",
+    "repeated_billing",
+    "retry_budget",
+    "token_budget",
+    "usage_coverage",
+    "unpriced",
+];
+/// What is off where one rule is looked at alone.
+const ALL_BUT_SHARE: [&str; 7] = [
+    "retry_storm",
+    "doomed_outage",
+    "repeated_billing",
+    "retry_budget",
+    "token_budget",
+    "usage_coverage",
+    "unpriced",
+];
 
 struct Lake {
     folder: TempDir,
@@ -63,22 +86,22 @@ impl Lake {
 
     /// As after a start of the process; no tick is due at the mark [`START_MS`].
     fn alerting(&self, hide: &[&str]) -> Alerting {
-        self.alerting_with(true, hide)
+        self.alerting_with(&ALL_BUT_SHARE, hide)
     }
 
-    fn alerting_with(&self, retry_share: bool, hide: &[&str]) -> Alerting {
-        let mut alerting = self.not_begun(retry_share, hide, self.clock());
+    fn alerting_with(&self, off: &[&str], hide: &[&str]) -> Alerting {
+        let mut alerting = self.not_begun(off, hide, self.clock());
         alerting.start_after(START_MS);
         alerting
     }
 
-    fn not_begun(&self, retry_share: bool, hide: &[&str], clock: Clock) -> Alerting {
+    fn not_begun(&self, off: &[&str], hide: &[&str], clock: Clock) -> Alerting {
         let alerts = Alerts {
-            retry_share,
+            off: off.iter().map(|it| (*it).to_owned()).collect(),
             owner: Some("team-platform".into()),
-            runbook_url: None,
             hide: hide.iter().map(|it| (*it).to_owned()).collect(),
             reproduce_days: 7,
+            ..Alerts::default()
         };
         let settings = AlertingSettings {
             root: self.root(),
@@ -214,7 +237,7 @@ fn a_clock_that_goes_on_or_back_neither_repeats_nor_keeps_back() {
     drop(outbox);
     let now = Arc::clone(&lake.now);
     let clock = Clock::new(move || now.fetch_add(7, Ordering::SeqCst));
-    let mut alerting = lake.not_begun(true, &[], clock);
+    let mut alerting = lake.not_begun(&ALL_BUT_SHARE, &[], clock);
     alerting.start_after(START_MS);
     assert_eq!(lake.run_due(&mut alerting, 0).len(), 1);
     assert_eq!(lake.run_due(&mut alerting, 0), []);
@@ -319,8 +342,13 @@ struct Ingest {
 
 fn filled() -> Lake {
     let lake = Lake::new();
+    five_hours(&lake.folder.path().join("events.jsonl"));
+    ingested(lake)
+}
+
+/// With the events of its file `events.jsonl`.
+fn ingested(lake: Lake) -> Lake {
     let file = lake.folder.path().join("events.jsonl");
-    five_hours(&file);
     let mut world = World {
         env: Vec::new(),
         folder: lake.folder.path().to_owned(),
@@ -458,7 +486,8 @@ fn a_share_over_the_threshold_fires_and_resolves_with_its_proof() {
         (
             Some("firing"),
             Some("2025-11-20T03:20:00Z"),
-            Some("warning")
+            // Over 8 % in seven days.
+            Some("error")
         )
     );
     assert_eq!(
@@ -520,16 +549,16 @@ fn a_share_over_the_threshold_fires_and_resolves_with_its_proof() {
     );
 }
 
-/// A file's ticks go from its first event to its last, in quarters of an hour. Where the lake was
+/// A file's ticks go from its first event to its last, those of a day's window by the hour. Where the lake was
 /// filled by a run that was killed before its ticks, the next one looks at how it ended.
 #[test]
 fn a_read_to_the_end_is_looked_at_and_after_a_kill_so_is_its_end() {
     for (begun, at) in [
-        (false, "2025-11-20T03:30:00Z"),
+        (false, "2025-11-20T04:00:00Z"),
         (true, "2025-11-20T05:00:00Z"),
     ] {
         let lake = filled();
-        let mut alerting = lake.not_begun(true, &[], lake.clock());
+        let mut alerting = lake.not_begun(&ALL_BUT_SHARE, &[], lake.clock());
         if begun {
             lake.runtime.block_on(alerting.begin()).unwrap();
         }
@@ -563,7 +592,7 @@ fn what_must_not_be_named_is_not() {
 fn an_alert_whose_rule_is_off_ends() {
     let lake = filled();
     lake.run_due(&mut lake.alerting(&[]), 200);
-    let mut alerting = lake.alerting_with(false, &[]);
+    let mut alerting = lake.alerting_with(&RULES, &[]);
     alerting.start_after(START_MS + 200 * MINUTE_MS);
     let sent = lake.run_due(&mut alerting, 201);
     let ended = data(sent.last().unwrap());

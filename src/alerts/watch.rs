@@ -6,29 +6,41 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use arrow::array::RecordBatch;
 use chrono::{DateTime, Utc};
-use futures::StreamExt as _;
-use retrytoll_core::alert::{Bound, Rule, Sample, Severity, Side};
+use retrytoll_core::alert::{Bound, HYSTERESIS_PCT, Level, Rule, Sample, Severity, Side};
 use retrytoll_core::money::{SCALE, parse_scaled};
-use retrytoll_jobs::{Catalog, Job, JobResult, Place, Session, Window, Zone};
-use sha2::{Digest as _, Sha256};
+use retrytoll_jobs::{AlertRule, Catalog, Job, JobResult, Session, Window, Zone, duration};
 
+use super::beside::{Beside, ask};
 use super::cell;
+use super::name::Names;
+use crate::config::usable::Alerts;
 
-/// An entity without a name.
-const NAMELESS: &str = "(none)";
 /// Windows without a word of an entity after which its alert ends.
-const SILENT_WINDOWS: i32 = 3;
+pub const SILENT_WINDOWS: i32 = 3;
+/// A figure of any level: the redundant cost of the last hour, expected.
+const USD_PER_HOUR: &str = "usd_per_hour";
 
 /// A rule and the job whose rows it looks at.
 pub struct Watch {
     pub job: Arc<Job>,
     pub rule: Rule,
-    /// What an entity is: a column of `attempts`, such as `service`.
+    /// What an entity is, such as `service`.
     pub kind: String,
-    /// The window it looks at, such as `24h`.
+    pub names: Names,
+    /// The window it looks at, such as `24h`, and how long that is, ms.
     pub window: String,
-    /// Whether entities must not be named.
-    pub hidden: bool,
+    pub window_ms: i64,
+    /// How often it is looked at, ticks.
+    pub every: i64,
+    /// The bound that its summary tells.
+    pub headline: Option<String>,
+    /// The windows of the rule's levels, where they are not its own.
+    level_windows: Vec<Option<String>>,
+    /// The column that names the entity, and the SQL that does so in the view `attempts`.
+    column: String,
+    heard: Vec<String>,
+    /// Values of the job's parameters.
+    given: BTreeMap<String, String>,
 }
 
 /// What a job said at an instant.
@@ -40,55 +52,94 @@ pub struct Answer {
 
 /// Where an entity stands in the answer.
 pub struct Found {
-    /// As it is in the lake.
-    pub name: Option<String>,
+    /// By what it is found beside the answer: its name, or its `key`, as it is in the lake.
+    pub key: Option<String>,
     pub batch: usize,
     pub row: usize,
 }
 
+impl Answer {
+    /// The batch and the row of an entity.
+    pub fn row(&self, entity: &str) -> Option<(&RecordBatch, usize)> {
+        let found = self.entities.get(entity)?;
+        Some((&self.result.batches[found.batch], found.row))
+    }
+
+    fn figures(&self, bounds: &[Bound], entity: &str) -> Vec<Option<i128>> {
+        let row = self.row(entity);
+        let of =
+            |bound: &Bound| row.and_then(|(batch, row)| cell::figure(batch, &bound.figure, row));
+        bounds.iter().map(of).collect()
+    }
+}
+
 impl Watch {
-    /// The watch of a job's rule.
-    pub fn new(job: Arc<Job>, hide: &[String]) -> anyhow::Result<Self> {
+    /// The watch of a job's rule; `None` where the rule is off.
+    ///
+    /// # Errors
+    /// The rule is none.
+    pub fn new(job: &Arc<Job>, config: &Alerts) -> anyhow::Result<Option<Self>> {
         let Some(alert) = job.meta.alert.clone() else {
-            bail!("job {} has no alert", job.name)
+            return Ok(None);
         };
-        let severity = Severity::of_word(&alert.severity).with_context(|| {
-            let (job, word) = (&job.name, &alert.severity);
-            format!("severity {word} of job {job} is none of info, warning, error, critical")
-        })?;
-        let bounds = alert.thresholds.iter().map(|(name, limit)| {
-            bound(name, limit).with_context(|| {
-                format!("threshold {name} = {limit} of job {}: name it after a column, with _over or _min at its end, and give a decimal number", job.name)
-            })
-        });
-        let bounds = bounds.collect::<anyhow::Result<Vec<_>>>()?;
-        let known = |c: char| c.is_ascii_lowercase() || c == '_';
+        let parameters = &job.meta.parameters;
+        let mut given = BTreeMap::new();
+        for (name, value) in config.parameters() {
+            if parameters.contains_key(name) && value > 0 {
+                given.insert(name.to_owned(), value.to_string());
+            }
+        }
+        let is_set = |needed: &String| {
+            let default = parameters.get(needed).map(|it| it.default.to_string());
+            given.contains_key(needed) || default.is_some_and(|it| it != "0")
+        };
+        if config.off.contains(&alert.rule) || !alert.needs.as_ref().is_none_or(is_set) {
+            return Ok(None);
+        }
+        let has_by = parameters.contains_key("by");
+        if has_by {
+            given.insert("by".to_owned(), alert.entity.clone());
+        }
+        let known = |c: char| c.is_ascii_lowercase() || c == '_' || c == '/';
         if alert.entity.is_empty() || !alert.entity.chars().all(known) {
             bail!("entity {} of job {} is no column", alert.entity, job.name);
         }
-        Ok(Self {
-            hidden: hide.contains(&alert.entity),
-            rule: Rule {
-                name: alert.rule,
-                severity,
-                bounds,
-                for_ms: 0,
-            },
+        let by_default = || if has_by { "key" } else { &alert.entity }.to_owned();
+        let heard = match alert.heard.is_empty() {
+            true => vec![alert.entity.clone()],
+            false => alert.heard.clone(),
+        };
+        let window_ms = length_ms(job, "window", &alert.window)?;
+        let every = job.meta.schedule.as_deref().map_or(Ok(1), |text| {
+            Ok::<_, anyhow::Error>(length_ms(job, "schedule", text)? / 60_000)
+        })?;
+        Ok(Some(Self {
+            rule: rule(job, &alert)?,
+            names: Names::of(&alert.entity, &heard, &config.hide),
+            window_ms,
+            every: every.max(1),
+            level_windows: alert.levels.iter().map(|it| it.window.clone()).collect(),
+            column: alert.column.clone().unwrap_or_else(by_default),
+            headline: alert.headline,
             kind: alert.entity,
             window: alert.window,
-            job,
-        })
+            heard,
+            given,
+            job: Arc::clone(job),
+        }))
     }
 
-    /// The watches of the rules named.
-    pub fn all(catalog: &Catalog, rules: &[&str], hide: &[String]) -> anyhow::Result<Vec<Self>> {
-        let wanted = catalog.jobs().filter(|job| {
-            job.meta
-                .alert
-                .as_ref()
-                .is_some_and(|alert| rules.contains(&alert.rule.as_str()))
-        });
-        wanted.map(|job| Self::new(Arc::clone(job), hide)).collect()
+    /// The watches of every rule that is on.
+    ///
+    /// # Errors
+    /// As [`Watch::new`].
+    pub fn all(catalog: &Catalog, config: &Alerts) -> anyhow::Result<Vec<Self>> {
+        let found = catalog.jobs().map(|job| Self::new(job, config));
+        let found = found.collect::<anyhow::Result<Vec<_>>>()?;
+        let mut watches = found.into_iter().flatten().collect::<Vec<_>>();
+        // The most severe first: at one tick, an alert inhibits those that follow from it.
+        watches.sort_by(|a, b| b.rule.severity.cmp(&a.rule.severity));
+        Ok(watches)
     }
 
     /// The time it looks at, up to `at`.
@@ -98,44 +149,72 @@ impl Watch {
 
     /// What the job says of `window`.
     pub async fn ask(&self, session: &Session, window: &Window) -> anyhow::Result<Answer> {
-        let by = self.job.meta.parameters.contains_key("by");
-        let given = by
-            .then(|| ("by".to_owned(), self.kind.clone()))
-            .into_iter()
-            .collect();
-        let result = session.run_job(&self.job, window, &given).await?;
-        let column = if by { "key" } else { self.kind.as_str() };
+        let result = session.run_job(&self.job, window, &self.given).await?;
         let mut entities = BTreeMap::new();
         for (at, batch) in result.batches.iter().enumerate() {
             for row in 0..batch.num_rows() {
-                let name = cell::text(batch, column, row);
-                entities.insert(
-                    self.shown(name.as_deref()),
-                    Found {
-                        name,
-                        batch: at,
-                        row,
-                    },
-                );
+                let name = cell::text(batch, &self.column, row);
+                let key = match batch.column_by_name("key") {
+                    Some(_) => cell::text(batch, "key", row),
+                    None => name.clone(),
+                };
+                let found = Found {
+                    key,
+                    batch: at,
+                    row,
+                };
+                entities.insert(self.names.shown(name.as_deref()), found);
             }
         }
         Ok(Answer { result, entities })
     }
 
-    /// The figures of each entity that the rule looks at.
+    /// The figures of each entity that the rule looks at, without those of its levels.
     pub fn samples(&self, answer: &Answer) -> BTreeMap<String, Sample> {
-        let sample = |found: &Found| {
-            let batch = &answer.result.batches[found.batch];
-            let of = |bound: &Bound| cell::figure(batch, &bound.figure, found.row);
-            Sample {
-                figures: self.rule.bounds.iter().map(of).collect(),
-            }
+        let sample = |entity: &String| Sample {
+            figures: answer.figures(&self.rule.bounds, entity),
+            levels: Vec::new(),
         };
-        answer
-            .entities
-            .iter()
-            .map(|(name, found)| (name.clone(), sample(found)))
-            .collect()
+        let names = answer.entities.keys();
+        names.map(|it| (it.clone(), sample(it))).collect()
+    }
+
+    /// Adds the figures of the rule's levels where the rule holds of any entity; those of a window
+    /// longer than the rule's only where `long` says so.
+    pub async fn add_levels(
+        &self,
+        session: &Session,
+        answer: &Answer,
+        samples: &mut BTreeMap<String, Sample>,
+        long: bool,
+    ) -> anyhow::Result<()> {
+        let holds = |it: &Sample| self.rule.holds(it, HYSTERESIS_PCT) == Some(true);
+        if self.rule.levels.is_empty() || !samples.values().any(holds) {
+            return Ok(());
+        }
+        let until = answer.result.window.until;
+        let hour = Beside::hour(session, &self.kind, until).await?;
+        for (level, window) in self.rule.levels.iter().zip(&self.level_windows) {
+            let asked = match window {
+                Some(window) if long => Some(self.ask(session, &span(window, until)?).await?),
+                _ => None,
+            };
+            for (entity, sample) in samples.iter_mut() {
+                let mut figures = match (&asked, window) {
+                    (Some(asked), _) => asked.figures(&level.bounds, entity),
+                    (None, None) => answer.figures(&level.bounds, entity),
+                    (None, Some(_)) => vec![None; level.bounds.len()],
+                };
+                let key = answer.entities.get(entity).and_then(|it| it.key.as_deref());
+                for (figure, bound) in figures.iter_mut().zip(&level.bounds) {
+                    if bound.figure == USD_PER_HOUR {
+                        *figure = hour.figure(key, "expected");
+                    }
+                }
+                sample.levels.push(figures);
+            }
+        }
+        Ok(())
     }
 
     /// The entities of which there is an event within so many windows before the end of `window`.
@@ -144,48 +223,22 @@ impl Watch {
         session: &Session,
         window: &Window,
     ) -> anyhow::Result<BTreeSet<String>> {
-        let since = window.until - (window.until - window.since) * SILENT_WINDOWS;
         let long = Window {
-            since,
+            since: window.until - (window.until - window.since) * SILENT_WINDOWS,
             ..window.clone()
         };
-        let kind = &self.kind;
-        let sql = format!(
-            "SELECT DISTINCT {kind} AS entity FROM attempts WHERE ts >= $since AND ts < $until"
-        );
-        let batches = ask(session, &sql, &long).await?;
-        let rows = batches.iter().flat_map(|batch| {
-            (0..batch.num_rows()).map(|row| self.shown(cell::text(batch, "entity", row).as_deref()))
-        });
-        Ok(rows.collect())
-    }
-
-    /// An entity's name as it may be told: hidden ones can be told apart, no more.
-    fn shown(&self, name: Option<&str>) -> String {
-        match name {
-            Some(name) if self.hidden => {
-                let digest: [u8; 32] = Sha256::digest(name).into();
-                let digits = digest[..6].iter().map(|byte| format!("{byte:02x}"));
-                format!("hidden-{}", digits.collect::<String>())
+        let mut entities = BTreeSet::new();
+        for name in &self.heard {
+            let sql = format!(
+                "SELECT DISTINCT {name} AS entity FROM attempts WHERE ts >= $since AND ts < $until"
+            );
+            for batch in ask(session, &sql, &long).await? {
+                let names = (0..batch.num_rows()).map(|row| cell::text(&batch, "entity", row));
+                entities.extend(names.map(|it| self.names.shown(it.as_deref())));
             }
-            Some(name) => name.to_owned(),
-            None => NAMELESS.to_owned(),
         }
+        Ok(entities)
     }
-}
-
-/// The rows of a query of ours.
-pub async fn ask(
-    session: &Session,
-    sql: &str,
-    window: &Window,
-) -> anyhow::Result<Vec<RecordBatch>> {
-    let mut stream = session.query(sql, window).await?;
-    let mut batches = Vec::new();
-    while let Some(batch) = stream.next().await {
-        batches.push(batch.map_err(|error| session.failed(&Place::file("alerts"), error))?);
-    }
-    Ok(batches)
 }
 
 /// The time of that `length` up to `until`.
@@ -198,16 +251,57 @@ pub fn span(length: &str, until: DateTime<Utc>) -> anyhow::Result<Window> {
     )?)
 }
 
-fn bound(name: &str, limit: &str) -> Option<Bound> {
-    let (figure, side) = match (name.strip_suffix("_over"), name.strip_suffix("_min")) {
-        (Some(figure), _) => (figure, Side::Over),
-        (_, Some(figure)) => (figure, Side::AtLeast),
-        _ => return None,
+fn length_ms(job: &Job, of: &str, text: &str) -> anyhow::Result<i64> {
+    let length = duration(text).with_context(|| {
+        let job = &job.name;
+        format!("{of} {text} of job {job} is no time: write it as 5m, 24h or 7d")
+    })?;
+    Ok(length.num_milliseconds())
+}
+
+fn rule(job: &Job, alert: &AlertRule) -> anyhow::Result<Rule> {
+    let severity = |word: &str| {
+        Severity::of_word(word).with_context(|| {
+            let job = &job.name;
+            format!("severity {word} of job {job} is none of info, warning, error, critical")
+        })
     };
-    let limit = parse_scaled(limit, SCALE).ok()?;
+    let levels = alert.levels.iter().map(|level| {
+        Ok(Level {
+            severity: severity(&level.severity)?,
+            bounds: bounds(job, &level.thresholds)?,
+        })
+    });
+    let hold = alert.hold.as_deref();
+    Ok(Rule {
+        name: alert.rule.clone(),
+        severity: severity(&alert.severity)?,
+        bounds: bounds(job, &alert.thresholds)?,
+        levels: levels.collect::<anyhow::Result<_>>()?,
+        for_ms: hold.map_or(Ok(0), |text| length_ms(job, "for", text))?,
+    })
+}
+
+fn bounds(job: &Job, thresholds: &BTreeMap<String, String>) -> anyhow::Result<Vec<Bound>> {
+    let bounds = thresholds.iter().map(|(name, limit)| {
+        bound(name, limit).with_context(|| {
+            format!("threshold {name} = {limit} of job {}: name it after a column, with _over, _min or _under at its end, and give a decimal number", job.name)
+        })
+    });
+    bounds.collect()
+}
+
+fn bound(name: &str, limit: &str) -> Option<Bound> {
+    let ends = [
+        ("_over", Side::Over),
+        ("_min", Side::AtLeast),
+        ("_under", Side::Under),
+    ];
+    let mut found = ends.iter();
+    let (figure, side) = found.find_map(|(end, side)| Some((name.strip_suffix(end)?, *side)))?;
     Some(Bound {
         figure: figure.to_owned(),
         side,
-        limit,
+        limit: parse_scaled(limit, SCALE).ok()?,
     })
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, bail};
@@ -12,7 +11,7 @@ use chrono::DateTime;
 use retrytoll_jobs::{Catalog, Format, Limits, Session, Style, Toll, Window, Zone, render};
 use tokio::runtime::Runtime;
 
-use super::run::{alerting, pipeline};
+use super::run::{Instance, alerting, pipeline};
 use crate::cli::World;
 use crate::clock::{Stopwatch, now_ms};
 use crate::config::raw::{Flag, RawConfig, Sources};
@@ -87,8 +86,12 @@ pub fn run(args: &DemoArgs, world: &mut World) -> anyhow::Result<Exit> {
         bail!("the demo has no topic")
     };
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    let (stop, leading) = (AtomicBool::new(false), Arc::default());
-    let (read, written) = pipeline(&config, &kafka, &runtime, &stop, &leading, true)?;
+    let stop = AtomicBool::new(false);
+    let instance = Instance {
+        until_end: true,
+        ..Instance::default()
+    };
+    let (read, written) = pipeline(&config, &kafka, &runtime, &stop, &instance)?;
     writeln!(
         err,
         "{} rows, {} duplicates left out, {} dead letters, {:.1} s",

@@ -11,7 +11,7 @@ use retrytoll_lake::Clock;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::alerts::{AlertOutlet, Alerting, AlertingSettings};
+use crate::alerts::{AlertOutlet, Alerting, AlertingSettings, Pulse};
 use crate::cli::{Settings, TopicFlags, World};
 use crate::clock::now_ms;
 use crate::config::kafka::Kafka;
@@ -21,7 +21,7 @@ use crate::kafka::{DeadLetterTopic, SourceSettings, connect, consumer_config, re
 use crate::lake;
 use crate::maintenance::Maintenance;
 use crate::outlet::DeadLetterOutlet;
-use crate::pipeline::{ReadCounts, Reader, Stage, WriteSummary, bounded};
+use crate::pipeline::{Health, ReadCounts, Reader, Stage, WriteSummary, bounded};
 
 /// How long a query or a send may go on after all else has ended.
 const SHUTDOWN: Duration = Duration::from_secs(1);
@@ -59,20 +59,25 @@ pub fn run(args: &RunArgs, world: &mut World) -> anyhow::Result<Exit> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let stop = Arc::new(AtomicBool::new(false));
     stop_on_signals(&runtime, &stop)?;
-    let leading = Arc::new(AtomicBool::new(false));
+    let mut state = Instance::default();
     let mut alerting = alerting(&config, &kafka)?;
+    alerting.health = Arc::clone(&state.health);
     let (read, written) = if args.until_end {
         runtime.block_on(alerting.begin())?;
-        let done = pipeline(&config, &kafka, &runtime, &stop, &leading, true)?;
-        if leading.load(Ordering::Acquire) {
+        state.until_end = true;
+        let done = pipeline(&config, &kafka, &runtime, &stop, &state)?;
+        if state.leading.load(Ordering::Acquire) {
             runtime.block_on(until(&stop, alerting.run_to_end()))?;
         }
         done
     } else {
         // Queries keep their threads busy; commits must not wait for one.
         let jobs = Runtime::new().context("cannot start the runtime of jobs")?;
-        jobs.spawn(alerting.run(Arc::clone(&leading)));
-        let done = pipeline(&config, &kafka, &runtime, &stop, &leading, false);
+        jobs.spawn(alerting.run(Arc::clone(&state.leading)));
+        if config.alerts.heartbeat {
+            jobs.spawn(pulse(&config, &kafka, &state)?.run());
+        }
+        let done = pipeline(&config, &kafka, &runtime, &stop, &state);
         jobs.shutdown_timeout(SHUTDOWN);
         done?
     };
@@ -92,8 +97,24 @@ pub fn run(args: &RunArgs, world: &mut World) -> anyhow::Result<Exit> {
 /// The alerts of a topic's lake, to the alert topic.
 pub fn alerting(config: &Config, kafka: &Kafka) -> anyhow::Result<Alerting> {
     let settings = AlertingSettings::of(config, &kafka.group, lake::local_root(config)?)?;
-    let outlet = AlertOutlet::topic(kafka.client(), &kafka.alert_topic)?;
-    Alerting::new(settings, outlet, Clock::new(now_ms))
+    Alerting::new(settings, outlet(kafka)?, Clock::new(now_ms))
+}
+
+fn outlet(kafka: &Kafka) -> anyhow::Result<AlertOutlet> {
+    AlertOutlet::topic(kafka.client(), &kafka.alert_topic, &kafka.breaker_topic)
+}
+
+/// What this instance tells of itself.
+fn pulse(config: &Config, kafka: &Kafka, state: &Instance) -> anyhow::Result<Pulse> {
+    let own = || lake::member_name();
+    Ok(Pulse {
+        instance: kafka.instance_id.clone().unwrap_or_else(own),
+        group: kafka.group.clone(),
+        alerts: config.alerts.clone(),
+        health: Arc::clone(&state.health),
+        clock: Clock::new(now_ms),
+        outlet: Arc::new(outlet(kafka)?),
+    })
 }
 
 /// Waits for `work`, unless `stop` is set meanwhile.
@@ -129,15 +150,23 @@ fn stop_on_signals(runtime: &Runtime, stop: &Arc<AtomicBool>) -> anyhow::Result<
     Ok(())
 }
 
+/// What is known of an instance while it runs, and afterwards.
+#[derive(Debug, Default)]
+pub struct Instance {
+    /// Whether it leads.
+    pub leading: Arc<AtomicBool>,
+    pub health: Arc<Health>,
+    /// It ends with the topic.
+    pub until_end: bool,
+}
+
 /// Both stages of one instance, until `stop`, the end of the topic where asked, or an error.
-/// `leading` says all the while, and afterwards, whether this instance leads.
 pub fn pipeline(
     config: &Config,
     kafka: &Kafka,
     runtime: &Runtime,
     stop: &AtomicBool,
-    leading: &Arc<AtomicBool>,
-    until_end: bool,
+    state: &Instance,
 ) -> anyhow::Result<(ReadCounts, WriteSummary)> {
     let root = lake::local_root(config)?;
     let tables = lake::tables(config)?;
@@ -160,15 +189,16 @@ pub fn pipeline(
         runtime.handle().clone(),
         orders,
     );
-    stage.leading = Arc::clone(leading);
+    stage.leading = Arc::clone(&state.leading);
+    stage.health = Arc::clone(&state.health);
     let days = config.alerts.reproduce_days;
     let maintenance = Maintenance::new(root, &kafka.group, clock.clone(), days);
-    runtime.spawn(maintenance.run(Arc::clone(leading)));
+    runtime.spawn(maintenance.run(Arc::clone(&state.leading)));
     let reader = Reader::new(source, tables, lake::read_limits(config), outlet);
     let settings = SourceSettings {
         client: consumer_config(kafka, config),
         topic: kafka.topic.clone(),
-        until_end,
+        until_end: state.until_end,
     };
     let (read, written) = std::thread::scope(|scope| {
         let writing = scope.spawn(move || stage.run(&inlet));

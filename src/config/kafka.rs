@@ -37,6 +37,8 @@ pub struct Kafka {
     pub instance_id: Option<String>,
     pub dead_letter_topic: String,
     pub alert_topic: String,
+    /// Compacted; gateways read it.
+    pub breaker_topic: String,
     pub start: Start,
     /// Go on at the log's start where records were removed before they were read; stop without it.
     pub skip_lost_records: bool,
@@ -161,9 +163,11 @@ pub(super) fn of(values: &mut Values<'_>, need: Need) -> Option<Kafka> {
     };
     let dead_letter_topic = beside("kafka.dead_letter_topic", "dead-letters");
     let alert_topic = beside("kafka.alert_topic", "alerts");
+    let breaker_topic = beside("kafka.breaker_topic", "breaker");
     for (key, name) in [
         ("kafka.dead_letter_topic", &dead_letter_topic),
         ("kafka.alert_topic", &alert_topic),
+        ("kafka.breaker_topic", &breaker_topic),
     ] {
         if *name == topic {
             let problem = "is the topic that is read: what is written would be read again";
@@ -184,6 +188,7 @@ pub(super) fn of(values: &mut Values<'_>, need: Need) -> Option<Kafka> {
         topic,
         dead_letter_topic,
         alert_topic,
+        breaker_topic,
         connection,
     })
 }

@@ -40,6 +40,21 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ("jobs", "The SQL jobs."),
 ];
 
+/// What an alert can tell.
+pub const RULES: &[&str] = &[
+    "retry_storm",
+    "doomed_outage",
+    "pipeline",
+    "retry_share",
+    "repeated_billing",
+    "retry_budget",
+    "token_budget",
+    "usage_coverage",
+    "unpriced",
+];
+/// Of attempts or tokens; more is a slip of the pen.
+const COUNT_MAX: u64 = 1_000_000_000_000_000;
+
 /// What an alert can be about.
 pub const DIMENSIONS: &[&str] = &[
     "service",
@@ -174,6 +189,10 @@ pub const KEYS: &[Key] = &[
     key("kafka", "alert_topic", Kind::Topic,
         Preset::Follows { rule: "<topic>.alerts", example: "llm-retries.alerts" },
         "Where alerts go."),
+    key("kafka", "breaker_topic", Kind::Topic,
+        Preset::Follows { rule: "<topic>.breaker", example: "llm-retries.breaker" },
+        "Where an alert over alerts.retries_per_hour goes as well, for gateways: compacted, a \
+         record per service."),
     key("kafka", "start", Kind::Word(&["earliest", "latest"]), is("earliest"),
         "Where to begin a topic that the lake does not know yet; one that it knows goes on where \
          it ended, whatever stands here."),
@@ -271,8 +290,23 @@ pub const KEYS: &[Key] = &[
     key("dead_letters", "file", Kind::Path, unset("dead-letters.jsonl"),
         "Where dead letters go when there is no topic (JSON lines)."),
 
-    key("alerts", "retry_share", Kind::Switch, is("true"),
-        "Alert when retries cause more than 5 % of a service's spend."),
+    key("alerts", "off", Kind::Words(RULES), is(""),
+        "Alert rules that are off."),
+    key("alerts", "retries_per_hour", Kind::Count { least: 0, most: COUNT_MAX }, is("0"),
+        "Rule retry_budget: retries that a service may make in a clock hour. 0: the rule is off.")
+        .why("a budget is a whole number of attempts"),
+    key("alerts", "retries_per_minute", Kind::Count { least: 0, most: COUNT_MAX }, is("0"),
+        "Rule retry_storm: retries of a provider in a minute that are a storm, until 3 days are \
+         known to compare with. 0: 100 a minute are.")
+        .why("a budget is a whole number of attempts"),
+    key("alerts", "tokens_per_day", Kind::Count { least: 0, most: COUNT_MAX }, is("0"),
+        "Rule token_budget: tokens that a tenant may use in a UTC day. 0: the rule is off.")
+        .why("a budget is a whole number of tokens"),
+    key("alerts", "heartbeat", Kind::Switch, is("true"),
+        "Tell each minute on the alert topic how this instance does."),
+    key("alerts", "silent_after", time(0, 30 * DAY), is("12h"),
+        "Rule pipeline: how long no record may come. 0s: for ever.")
+        .why("a topic may well be quiet at night"),
     key("alerts", "owner", Kind::Text, unset("team-platform"),
         "Who looks after this; stands in each alert."),
     key("alerts", "runbook_url", Kind::Url, unset("https://example.com/runbooks/retries"),
@@ -286,7 +320,8 @@ pub const KEYS: &[Key] = &[
     key("jobs", "sql_dir", Kind::Folder, unset("sql/jobs"),
         "A folder with SQL jobs of your own, beside the built-in ones."),
     key("jobs", "tick", time(SECOND, HOUR), is("1m"),
-        "How often alert rules are looked at, by event time.")
+        "How often alert rules are looked at, by event time; a schedule in jobs.toml counts ticks \
+         as minutes.")
         .why("each tick runs SQL over the lake, and alerts come no sooner"),
 ];
 

@@ -87,9 +87,21 @@ pub struct DeadLetters {
     pub file: Option<PathBuf>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alerts {
-    pub retry_share: bool,
+    /// Rules that are off, sorted.
+    pub off: Vec<String>,
+    /// Retries of a service in a clock hour that are too many above this; 0: not set.
+    pub retries_per_hour: i64,
+    /// Retries of a provider in a minute that are a storm where nothing is known of the days
+    /// before; 0: not set.
+    pub retries_per_minute: i64,
+    /// Tokens of a tenant in a UTC day that are too many above this; 0: not set.
+    pub tokens_per_day: i64,
+    /// Whether each instance tells each minute how it does.
+    pub heartbeat: bool,
+    /// How long no record may come, ms; 0: for ever.
+    pub silent_after_ms: i64,
     pub owner: Option<String>,
     pub runbook_url: Option<String>,
     /// Dimensions that alerts must not name, sorted.
@@ -101,6 +113,18 @@ pub struct Alerts {
 pub struct Jobs {
     pub sql_dir: Option<PathBuf>,
     pub tick: Duration,
+}
+
+impl Alerts {
+    /// The values that jobs are given for rules, by the parameter's name.
+    #[must_use]
+    pub fn parameters(&self) -> [(&'static str, i64); 3] {
+        [
+            ("retries_per_hour", self.retries_per_hour),
+            ("budget_per_minute", self.retries_per_minute),
+            ("tokens_per_day", self.tokens_per_day),
+        ]
+    }
 }
 
 impl Config {
@@ -140,7 +164,12 @@ impl Config {
                 file: values.path("dead_letters.file"),
             },
             alerts: Alerts {
-                retry_share: values.switch("alerts.retry_share"),
+                off: values.words("alerts.off"),
+                retries_per_hour: count(&values, "alerts.retries_per_hour"),
+                retries_per_minute: count(&values, "alerts.retries_per_minute"),
+                tokens_per_day: count(&values, "alerts.tokens_per_day"),
+                heartbeat: values.switch("alerts.heartbeat"),
+                silent_after_ms: count(&values, "alerts.silent_after"),
                 owner: values.text("alerts.owner"),
                 runbook_url: values.text("alerts.runbook_url"),
                 hide: values.words("alerts.hide"),
@@ -154,6 +183,10 @@ impl Config {
         };
         (config, values.mistakes)
     }
+}
+
+fn count(values: &Values<'_>, key: &str) -> i64 {
+    i64::try_from(values.number(key)).unwrap_or(i64::MAX)
 }
 
 fn limits(values: &Values<'_>) -> Limits {

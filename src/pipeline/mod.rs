@@ -4,12 +4,14 @@
 //! writing stage encodes, commits and answers with [`Order`]s. Files and Kafka share both.
 
 mod channel;
+mod health;
 mod message;
 mod pending;
 mod read;
 mod write;
 
 pub use channel::{Closed, Inlet, Outlet, bounded};
+pub use health::{Health, Reading};
 pub use message::{Fact, FileMark, Order, Rows, Term};
 pub use read::{ReadCounts, ReadLimits, Reader, SourceRecord};
 pub use write::{Stage, Starts, WriteError, WriteSettings, WriteSummary};

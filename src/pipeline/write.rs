@@ -19,6 +19,7 @@ use retrytoll_lake::{Clock, LakeError, Position, SourcePartition, Writer};
 use tokio::runtime::Handle;
 
 use super::channel::{Closed, Inlet};
+use super::health::Health;
 use super::message::{Fact, Order, Rows, Term};
 use super::pending::Pending;
 use crate::dead_letter::DeadLetter;
@@ -96,6 +97,8 @@ pub struct Stage<S> {
     orders: SyncSender<Order>,
     /// Whether this instance owns the least (source, partition) that the lake knows.
     pub leading: Arc<AtomicBool>,
+    /// How this stage does.
+    pub health: Arc<Health>,
     pending: Pending,
     table: PathBuf,
     committed_ms: i64,
@@ -131,6 +134,7 @@ impl<S: Starts> Stage<S> {
             runtime,
             orders,
             leading: Arc::new(AtomicBool::new(false)),
+            health: Arc::default(),
             pending,
             table,
             committed_ms,
@@ -161,6 +165,7 @@ impl<S: Starts> Stage<S> {
                 None => Ok(()),
             };
             let now_ms = self.clock.now_ms();
+            self.health.waits(self.pending.began_ms());
             let result = result.and_then(|()| match ended || self.is_due(now_ms) {
                 true => self.flush(),
                 false => Ok(()),
@@ -212,7 +217,9 @@ impl<S: Starts> Stage<S> {
                 Ok(())
             }
             Fact::Bad(letter) => {
-                self.pending.add_dead_letter(*letter, self.clock.now_ms());
+                let now_ms = self.clock.now_ms();
+                self.health.took(0, 1, now_ms);
+                self.pending.add_dead_letter(*letter, now_ms);
                 Ok(())
             }
             Fact::End => Ok(()),
@@ -229,6 +236,11 @@ impl<S: Starts> Stage<S> {
         )?;
         self.pending.caught_up &= rows.caught_up;
         let now_ms = self.clock.now_ms();
+        self.health.took(rows.keep.len() as u64, 0, now_ms);
+        self.health.is_behind(match rows.caught_up {
+            true => 0,
+            false => now_ms - rows.progress.clock_ms,
+        });
         let stands = (rows.progress, rows.file);
         self.pending
             .add_rows(&partition, &encoded, &rows.keep, stands, now_ms)?;
@@ -350,6 +362,7 @@ impl<S: Starts> Stage<S> {
         let flush = pending.finish(now_ms)?;
         let committed = self.runtime.block_on(self.writer.flush(&flush))?;
         self.committed_ms = self.clock.now_ms();
+        self.health.committed(self.committed_ms);
         // At our claim others may not have made theirs yet: their partitions show now.
         self.look_who_leads();
         let bytes: u64 = flush.files.iter().map(|file| file.size).sum();

@@ -104,7 +104,7 @@ def fires_and_resolves_through_crashes(w):
     cases.until("an alert", lambda: told(topic), 40)
     data = told(topic)[0]["data"]
     assert (data["state"], data["severity"], data["entity"], data["owner"]) == (
-        "firing", "warning", SERVICE, "team-shop"), data
+        "firing", "error", SERVICE, "team-shop"), data
     figures = {bound["figure"]: Decimal(bound["value"]) for bound in data["bounds"]}
     assert figures["operations"] == 220 and figures["redundant_expected_usd"] == 25, figures
     assert round(figures["share_pct"], 6) == round(Decimal(2500) / 245, 6), figures

@@ -14,7 +14,7 @@ mod tests;
 
 pub use id::{DEDUP_KEY_BYTES_MAX, dedup_key, transition_id};
 pub use lifecycle::{Alerts, Tick};
-pub use schedule::{BEHIND_MS_MAX, COARSE_MS, next_tick};
+pub use schedule::{BEHIND_MS_MAX, COARSE_MS, HOUR_MS, is_due, next_tick};
 
 /// How urgent an alert is, in PagerDuty's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,6 +76,8 @@ pub enum Side {
     Over,
     /// At it or above.
     AtLeast,
+    /// Below it.
+    Under,
 }
 
 /// A bound of one figure.
@@ -100,15 +102,26 @@ pub struct Rule {
     pub name: String,
     pub severity: Severity,
     pub bounds: Vec<Bound>,
+    /// What makes it more severe while it fires.
+    pub levels: Vec<Level>,
     /// How long they must hold before it fires, ms of event time.
     pub for_ms: i64,
 }
 
-/// The figures of an entity at a tick, times 10^12, in the order of the rule's bounds. One that is
-/// `None` is withheld: it starts no alert and ends none.
+/// Bounds under which an alert is more severe.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Level {
+    pub severity: Severity,
+    pub bounds: Vec<Bound>,
+}
+
+/// The figures of an entity at a tick, times 10^12, in the order of the bounds. One that is `None`
+/// is withheld: it starts no alert and ends none, and no level.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     pub figures: Vec<Option<i128>>,
+    /// Those of each level of the rule; a level that is not there is withheld.
+    pub levels: Vec<Vec<Option<i128>>>,
 }
 
 /// A change of an alert's state.
@@ -141,15 +154,34 @@ impl Rule {
     /// Whether every bound holds, at `pct` percent of its limit; `None` where a figure is withheld.
     #[must_use]
     pub fn holds(&self, sample: &Sample, pct: i128) -> Option<bool> {
-        let mut all = true;
-        for (at, bound) in self.bounds.iter().enumerate() {
-            let figure = sample.figures.get(at).copied().flatten()?;
-            let (figure, limit) = (figure.saturating_mul(100), bound.limit.saturating_mul(pct));
-            all &= match bound.side {
-                Side::Over => figure > limit,
-                Side::AtLeast => figure >= limit,
-            };
-        }
-        Some(all)
+        hold(&self.bounds, &sample.figures, pct)
     }
+
+    /// How severe it is, that is as severe as `open` by now where it fires.
+    #[must_use]
+    pub fn severity(&self, sample: &Sample, open: Option<Severity>) -> Severity {
+        let reached = self.levels.iter().enumerate().filter(|(at, level)| {
+            let was = open.is_some_and(|open| open >= level.severity);
+            let pct = if was { HYSTERESIS_PCT } else { 100 };
+            let figures = sample.levels.get(*at);
+            let held = figures.and_then(|figures| hold(&level.bounds, figures, pct));
+            held.unwrap_or(was)
+        });
+        let reached = reached.map(|(_, level)| level.severity);
+        reached.fold(self.severity, Severity::max)
+    }
+}
+
+fn hold(bounds: &[Bound], figures: &[Option<i128>], pct: i128) -> Option<bool> {
+    let mut all = true;
+    for (at, bound) in bounds.iter().enumerate() {
+        let figure = figures.get(at).copied().flatten()?;
+        let (whole, eased) = (100, pct);
+        all &= match bound.side {
+            Side::Over => figure.saturating_mul(whole) > bound.limit.saturating_mul(eased),
+            Side::AtLeast => figure.saturating_mul(whole) >= bound.limit.saturating_mul(eased),
+            Side::Under => figure.saturating_mul(eased) < bound.limit.saturating_mul(whole),
+        };
+    }
+    Some(all)
 }

@@ -24,12 +24,12 @@ pub use catalog::{Catalog, Job};
 pub use engine::Limits;
 pub use error::{JobError, Place};
 pub use facts::Facts;
-pub use meta::{AlertRule, Meta, Parameter, Value};
+pub use meta::{AlertLevel, AlertRule, Meta, Parameter, Value};
 pub use open::lake_url;
 pub use render::{Format, Style};
 pub use session::{CompleteThrough, JobResult, Session};
 pub use share::{Band, Share, Toll};
-pub use window::{Window, Zone};
+pub use window::{Window, Zone, duration};
 
 #[cfg(test)]
 mod tests;

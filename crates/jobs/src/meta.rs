@@ -95,19 +95,52 @@ impl Parameter {
 }
 
 /// When a job's row is an alert, and of what kind.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AlertRule {
     /// The rule's name: the first part of `dedup_key`.
     pub rule: String,
     /// `critical`, `error`, `warning` or `info`.
     pub severity: String,
-    /// What a row is about: the value of parameter `by`, where the job has one.
+    /// What a row is about, such as `service`: the value of parameter `by`, where the job has one.
     pub entity: String,
+    /// The column that names it; by default `key` where the job has a parameter `by`, else
+    /// `entity`.
+    #[serde(default)]
+    pub column: Option<String>,
+    /// What names an entity in the view `attempts`, SQL; by default the column `entity`. An entity
+    /// that is in none of these any more is gone.
+    #[serde(default)]
+    pub heard: Vec<String>,
     /// The window it looks at, such as `24h`.
     pub window: String,
+    /// How long the bounds must hold, such as `5m`; not at all by default.
+    #[serde(default, rename = "for")]
+    pub hold: Option<String>,
+    /// The bound that its summary tells.
+    #[serde(default)]
+    pub headline: Option<String>,
+    /// A whole-number parameter without which the rule is off: its value is 0 until it is set.
+    #[serde(default)]
+    pub needs: Option<String>,
     /// Each bound by name, an exact decimal.
     #[serde(default)]
+    pub thresholds: BTreeMap<String, String>,
+    /// What makes it more severe while it fires.
+    #[serde(default)]
+    pub levels: Vec<AlertLevel>,
+}
+
+/// When an alert is more severe than its rule says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AlertLevel {
+    /// `critical` or `error`.
+    pub severity: String,
+    /// The window that it looks at; the rule's by default.
+    #[serde(default)]
+    pub window: Option<String>,
+    /// Each bound by name, as the rule's; `usd_per_hour` is the redundant cost of the last hour.
     pub thresholds: BTreeMap<String, String>,
 }
 

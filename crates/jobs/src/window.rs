@@ -175,8 +175,9 @@ fn before(
     })
 }
 
-/// `7d` and the like; `None` for another form.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
+/// `7d` and the like, of minutes, hours, days or weeks; `None` for another form.
+#[must_use]
+pub fn duration(text: &str) -> Option<Duration> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
     let (count, unit) = text.split_at(unit_at);
     let count: i64 = count.parse().ok()?;

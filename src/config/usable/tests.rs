@@ -119,7 +119,12 @@ fn assert_defaults(config: &Config, lake: &str) {
         }
     );
     let alerts = Alerts {
-        retry_share: true,
+        off: vec![],
+        retries_per_hour: 0,
+        retries_per_minute: 0,
+        tokens_per_day: 0,
+        heartbeat: true,
+        silent_after_ms: 12 * 3_600_000,
         owner: None,
         runbook_url: None,
         hide: vec![],
@@ -225,7 +230,9 @@ fn what_was_typed_at_init_stands_in_the_file() {
         ("source.attempt_base", "1"),
         ("source.services.my.svc.attempt_base", "0"),
         ("alerts.hide", "tenant,model"),
-        ("alerts.retry_share", "off"),
+        ("alerts.off", "unpriced"),
+        ("alerts.retries_per_hour", "500"),
+        ("alerts.heartbeat", "off"),
     ];
     let (typed, raw) = fixture.load_raw(&[], &flags).expect("no mistake");
     let text = template::text(&raw);
@@ -233,7 +240,9 @@ fn what_was_typed_at_init_stands_in_the_file() {
     assert_eq!((&read.kafka, &read.source), (&typed.kafka, &typed.source));
     assert_eq!(read.alerts, typed.alerts);
     assert_eq!(read.alerts.hide, ["model", "tenant"]);
-    assert!(!read.alerts.retry_share);
+    assert_eq!(read.alerts.off, ["unpriced"]);
+    assert_eq!(read.alerts.retries_per_hour, 500);
+    assert!(!read.alerts.heartbeat);
 }
 
 #[test]
@@ -295,7 +304,7 @@ fn all_mistakes_are_told_at_once() {
          size = 128\n\
          [alerts]\n\
          hide = [\"tennant\"]\n\
-         retry_share = 1\n\
+         off = \"retry_shares\"\n\
          [source.services.api]\n\
          attempt_base = 2\n\
          [source.decisions]\n\
@@ -316,7 +325,7 @@ fn all_mistakes_are_told_at_once() {
         "retrytoll.toml:6: flush.interval = \"2h\" is above 10m (each flush is a commit, and rows older than this are not yet visible) | write 100ms to 10m",
         "retrytoll.toml:7: flush.size = \"128\" has no unit | write a whole number with a unit, as \"128MB\"",
         "RETRYTOLL_DEDUPE_HORIZON: dedupe.horizon = \"2d\" is above 1d (every event within it takes memory of limits.seen) | write 0s to 1d",
-        "retrytoll.toml:10: alerts.retry_share = \"1\" is neither on nor off | write true or false",
+        "retrytoll.toml:10: alerts.off = \"retry_shares\" has a word that is none of retry_storm, doomed_outage, pipeline, retry_share, repeated_billing, retry_budget, token_budget, usage_coverage, unpriced | did you mean \"retry_share\"?",
         "retrytoll.toml:9: alerts.hide = \"tennant\" has a word that is none of service, provider, model, tenant, team, project, environment, error_class | did you mean \"tenant\"?",
         "kafka.bootstrap is not set, and there is nothing to read without it | set it in retrytoll.toml (`retrytoll init` makes one), by RETRYTOLL_KAFKA_BOOTSTRAP, or with --set kafka.bootstrap=…",
         "retrytoll.toml:12: source.services.api.attempt_base = \"2\" is above 1 (callers count from 0 or from 1) | write 0 to 1",

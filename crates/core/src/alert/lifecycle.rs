@@ -53,11 +53,11 @@ impl Alerts {
         for (entity, sample) in tick.samples {
             let key = dedup_key(&rule.name, entity);
             match self.open(&key).cloned() {
-                Some(open) => {
-                    if rule.holds(sample, HYSTERESIS_PCT) == Some(false) {
-                        out.push(ended(&open, EndsReason::Recovered, tick.at_ms));
-                    }
-                }
+                Some(open) => match rule.holds(sample, HYSTERESIS_PCT) {
+                    Some(false) => out.push(ended(&open, EndsReason::Recovered, tick.at_ms)),
+                    Some(true) => out.extend(changed(&open, rule, sample, tick.at_ms)),
+                    None => {}
+                },
                 None => out.extend(self.begins(rule, tick.at_ms, entity, key, sample)),
             }
         }
@@ -119,12 +119,23 @@ impl Alerts {
             rule: rule.name.clone(),
             entity: entity.to_owned(),
             state: State::Firing,
-            severity: rule.severity,
+            severity: rule.severity(sample, None),
             ends_reason: None,
             starts_at_ms,
             at_ms,
         })
     }
+}
+
+/// It fires on, more or less severely.
+fn changed(open: &Transition, rule: &Rule, sample: &Sample, at_ms: i64) -> Option<Transition> {
+    let severity = rule.severity(sample, Some(open.severity));
+    (severity != open.severity).then(|| Transition {
+        number: open.number + 1,
+        severity,
+        at_ms,
+        ..open.clone()
+    })
 }
 
 fn ended(open: &Transition, reason: EndsReason, at_ms: i64) -> Transition {

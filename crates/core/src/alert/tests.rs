@@ -20,6 +20,7 @@ fn rule(for_ms: i64) -> Rule {
             bound("share_pct", Side::Over, 5),
             bound("first_attempts", Side::AtLeast, 200),
         ],
+        levels: vec![],
         for_ms,
     }
 }
@@ -29,6 +30,7 @@ fn sample(share_tenths: i128, first_attempts: i128) -> Sample {
     let figures = [share_tenths * UNIT / 10, first_attempts * UNIT];
     Sample {
         figures: figures.map(Some).into(),
+        levels: vec![],
     }
 }
 
@@ -52,7 +54,8 @@ fn played(alerts: &mut Alerts, rule: &Rule, ticks: &[Says]) -> Vec<Transition> {
             Share(tenths, first) => drop(samples.insert(entity, sample(tenths, first))),
             Withheld => {
                 let figures = vec![None, Some(500 * UNIT)];
-                samples.insert(entity, Sample { figures });
+                let levels = vec![];
+                samples.insert(entity, Sample { figures, levels });
             }
             Quiet => drop(heard_of.insert(entity)),
             Gone => {}
@@ -203,6 +206,115 @@ fn without_its_rule_an_alert_ends() {
     assert_eq!(reasons, [(2, Some(EndsReason::RuleRemoved))]);
     alerts.apply(ended[0].clone());
     assert_eq!(alerts.end_removed(&["another"], 120_000), []);
+}
+
+#[test]
+fn a_bound_below_eases_upwards() {
+    // Under 3: at 90 % that is under 3.33.
+    let mut rescue = rule(0);
+    rescue.bounds = vec![Bound {
+        figure: "rescue_rate_pct".to_owned(),
+        side: Side::Under,
+        limit: 3 * UNIT,
+    }];
+    let holds = |tenths: i128, pct| {
+        let figures = vec![Some(tenths * UNIT / 10)];
+        let levels = vec![];
+        rescue.holds(&Sample { figures, levels }, pct)
+    };
+    assert_eq!(holds(29, 100), Some(true));
+    assert_eq!(holds(30, 100), Some(false));
+    assert_eq!(holds(33, HYSTERESIS_PCT), Some(true));
+    assert_eq!(holds(34, HYSTERESIS_PCT), Some(false));
+}
+
+/// A share over 8 is an error, over 15 critical; each level ends below 90 % of its bound.
+#[test]
+fn an_alert_grows_and_lessens_under_one_key() {
+    let level = |severity, limit: i128| Level {
+        severity,
+        bounds: vec![Bound {
+            figure: "share_pct".to_owned(),
+            side: Side::Over,
+            limit: limit * UNIT,
+        }],
+    };
+    let mut leveled = rule(0);
+    leveled.levels = vec![level(Severity::Error, 8), level(Severity::Critical, 15)];
+    let mut alerts = Alerts::default();
+    let mut found = Vec::new();
+    let shares = [60, 81, 75, 0, 72, 160, 130, 60, 40]
+        .into_iter()
+        .enumerate();
+    for (minute, tenths) in shares {
+        // The fourth tick does not look at the levels: they stay as they are.
+        let share = |tenths| sample(tenths, 500).figures;
+        let at = match tenths {
+            0 => Sample {
+                figures: share(60),
+                levels: vec![],
+            },
+            _ => Sample {
+                figures: share(tenths),
+                levels: vec![share(tenths); 2],
+            },
+        };
+        let tick = Tick {
+            at_ms: minute as i64 * 60_000,
+            samples: &BTreeMap::from([("checkout".to_owned(), at)]),
+            heard_of: &BTreeSet::new(),
+        };
+        for transition in alerts.decide(&leveled, &tick) {
+            assert_eq!(transition.starts_at_ms, 0);
+            let (state, severity) = (transition.state.word(), transition.severity.word());
+            found.push(format!(
+                "{minute}: {state} {} {severity}",
+                transition.number
+            ));
+            alerts.apply(transition);
+        }
+    }
+    assert_eq!(
+        found,
+        [
+            "0: firing 1 warning",
+            "1: firing 2 error",
+            // 7.5 is over 7.2; 7.2 is not.
+            "4: firing 3 warning",
+            "5: firing 4 critical",
+            // 13 is not over 13.5, and over 8.
+            "6: firing 5 error",
+            "7: firing 6 warning",
+            "8: resolved 7 warning",
+        ]
+    );
+}
+
+#[test]
+fn a_rule_is_looked_at_as_often_as_it_says_and_hourly_far_behind() {
+    const MINUTE: i64 = 60_000;
+    const DAY: i64 = 24 * 60;
+    let check = |every, window, last: i64, at: i64, behind: i64, expected| {
+        let found = is_due(
+            every * MINUTE,
+            window * MINUTE,
+            last * MINUTE,
+            at * MINUTE,
+            (at + behind) * MINUTE,
+        );
+        assert_eq!(found, expected, "{every} {window} {last} {at} {behind}");
+    };
+    check(1, 1, 100, 101, 0, true);
+    check(5, DAY, 100, 101, 0, false);
+    check(5, DAY, 104, 105, 0, true);
+    check(5, DAY, 104, 111, 0, true);
+    // An hour behind a day's window is looked at by the hour, a minute's is not.
+    check(1, DAY, 105, 119, 61, false);
+    check(1, DAY, 105, 120, 61, true);
+    check(1, 1, 105, 119, 61, true);
+    // More than a day behind, everything is.
+    check(1, 1, 105, 119, DAY + 1, false);
+    check(1, 1, 105, 120, DAY + 1, true);
 }
 
 #[test]

@@ -87,6 +87,25 @@ fn a_retry_that_delivers_makes_the_first_one_a_repeat() {
     );
 }
 
+/// The one that was sent first may end last, and a hedge is no retry.
+#[test]
+fn each_attempt_knows_how_its_operation_went() {
+    let attempts = [
+        attempt(0, 0, 50, "retry"),
+        attempt(1, 10, 20, "retry"),
+        attempt(2, 52, 60, "retry"),
+        attempt(3, 61, 62, "success"),
+    ];
+    let told = |attempts: &[Attempt<'_>]| {
+        let places = place(attempts, None);
+        let tell = |it: &Place| (it.op_retries, it.op_ended_us.unwrap() / SECOND, it.is_last);
+        places.iter().map(tell).collect::<Vec<_>>()
+    };
+    let (no, last) = ((2, 62, false), (2, 62, true));
+    assert_eq!(told(&attempts), [no, no, no, last]);
+    assert_eq!(told(&attempts[..2]), [(0, 50, true), (0, 50, false)]);
+}
+
 /// M2: four attempts a minute apart, none delivered.
 #[test]
 fn what_delivers_nothing_is_undelivered() {
