@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::column::{HeapBytes as _, Sparse, Strings};
-use crate::field::{Bool, Hash, Int, Money, Text, Time, Word};
+use crate::field::{Bool, Field, Hash, Int, Money, Text, Time, Word};
 
 /// The most events in a batch.
 pub const BATCH_EVENTS_MAX: usize = 8_192;
@@ -132,6 +132,8 @@ pub struct EventBatch {
     /// µs since 1970 in UTC.
     pub times: [Sparse<i64>; Time::COUNT],
     pub flags: Vec<Flags>,
+    /// Rows and the fields of which the value was impossible, and is null now; by row.
+    pub invalid: Vec<(u32, Field)>,
     /// What makes an event the same event: MONEY's identity, hashed.
     pub identities: Vec<u128>,
     /// (service, `request_id`), hashed: what operations are windowed by.
@@ -158,6 +160,7 @@ impl EventBatch {
             money: Default::default(),
             times: Default::default(),
             flags: Vec::new(),
+            invalid: Vec::new(),
             identities: Vec::new(),
             requests: Vec::new(),
         }
@@ -186,6 +189,7 @@ impl EventBatch {
     pub fn heap_bytes(&self) -> usize {
         let fixed = self.len() * (8 + 4 + 8 + 2 + 16 + 16);
         fixed
+            + self.invalid.capacity() * size_of::<(u32, Field)>()
             + self
                 .words
                 .iter()

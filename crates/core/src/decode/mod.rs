@@ -185,6 +185,7 @@ impl Decoder {
             if self.put(field, raw, batch, row, &mut flags).is_none() {
                 self.counts.invalid[field.index()] += 1;
                 flags.add(Flags::FIELD_INVALID);
+                batch.invalid.push((row as u32, field));
             }
         }
         batch.offsets.push(record.offset);

@@ -1,0 +1,266 @@
+//! one event → its signs: what is wrong with it whatever other events say.
+
+use super::finding::{Counted, Finding, Severity};
+use super::row::Row;
+use super::{Example, Tally};
+use crate::batch::{Flags, HashKind, NO_RECORD_MS};
+use crate::class::ErrorClass;
+use crate::field::{Hash, Text, Time, Word};
+use crate::step::SKEW_MS_MAX;
+
+/// Words, models and fields that are told apart in one service; what comes after is put together.
+const DETAILS_MAX: usize = 50;
+/// In place of what is not told apart any more.
+const OTHERS: &str = "(others)";
+/// What a secret is replaced by begins so.
+const SECRET: &str = "secret:sha256:";
+
+/// What one event shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sign {
+    NoService,
+    NoTime,
+    TsOdd,
+    TsAhead,
+    HashForm,
+    HashBare,
+    InvalidField,
+    UnknownDecision,
+    Unpriced,
+    CostSuspect,
+    CostUnit,
+    CostTooLarge,
+    Secret,
+    TimeoutWithUsage,
+}
+
+/// The signs of one service, each with what it is about: a field, a word, a model.
+#[derive(Debug, Default)]
+pub(super) struct Signs(Vec<(Sign, String, Tally)>);
+
+impl Signs {
+    pub fn see(&mut self, row: &Row<'_>) {
+        each(row, &mut |sign, detail| {
+            self.add(sign, detail, || row.example());
+        });
+    }
+
+    fn add(&mut self, sign: Sign, detail: &str, example: impl FnOnce() -> Example) {
+        let place = |signs: &Self, detail: &str| {
+            let is = |it: &(Sign, String, Tally)| it.0 == sign && it.1 == detail;
+            signs.0.iter().position(is)
+        };
+        let is_full = self.0.len() >= DETAILS_MAX && !detail.is_empty();
+        let found = place(self, detail).or_else(|| {
+            let others = if is_full { OTHERS } else { detail };
+            place(self, others).or_else(|| {
+                self.0.push((sign, others.to_owned(), Tally::default()));
+                Some(self.0.len() - 1)
+            })
+        });
+        if let Some(place) = found {
+            self.0[place].2.add(example);
+        }
+    }
+
+    pub fn findings(&self, service: &str, attempts: u64) -> impl Iterator<Item = Finding> {
+        self.0.iter().map(move |(sign, detail, tally)| {
+            let (severity, rule, what, mend) = told(*sign, detail);
+            Finding::of(service, severity, rule, what, mend).counted(
+                tally,
+                attempts,
+                Counted::Attempts,
+            )
+        })
+    }
+}
+
+fn each(row: &Row<'_>, found: &mut impl FnMut(Sign, &str)) {
+    if row.service().is_empty() {
+        found(Sign::NoService, "");
+    }
+    times(row, found);
+    hashes(row, found);
+    let flags = row.flags();
+    if flags.has(Flags::FIELD_INVALID) {
+        let number = row.number as u32;
+        // In the order of the rows.
+        let invalid = &row.batch.invalid;
+        let from = invalid.partition_point(|(at, _)| *at < number);
+        for (_, field) in invalid[from..].iter().take_while(|(at, _)| *at == number) {
+            found(Sign::InvalidField, field.name());
+        }
+    }
+    if flags.has(Flags::DECISION_UNKNOWN) {
+        found(Sign::UnknownDecision, row.word(Word::Decision));
+    }
+    if row.is_unpriced() {
+        found(Sign::Unpriced, row.word(Word::Model));
+    }
+    for (flag, sign, word) in [
+        (Flags::UNIT_SUSPECT, Sign::CostSuspect, ""),
+        (
+            Flags::COST_UNIT_UNKNOWN,
+            Sign::CostUnit,
+            row.word(Word::CostUnit),
+        ),
+        (Flags::COST_OVERFLOW, Sign::CostTooLarge, ""),
+    ] {
+        if flags.has(flag) {
+            found(sign, word);
+        }
+    }
+    if flags.has(Flags::SECRET) {
+        secrets(row, found);
+    }
+    if row.class() == ErrorClass::Read && row.has_usage() {
+        found(Sign::TimeoutWithUsage, "");
+    }
+}
+
+fn times(row: &Row<'_>, found: &mut impl FnMut(Sign, &str)) {
+    if row.derived.days[row.number].is_none() {
+        found(Sign::NoTime, "");
+    }
+    let record_ms = row.batch.record_ms[row.number];
+    let latest_us = record_ms.saturating_add(SKEW_MS_MAX).saturating_mul(1_000);
+    let is_ahead = record_ms != NO_RECORD_MS
+        && record_ms >= 0
+        && row.time(Time::Ts).is_some_and(|ts| ts > latest_us);
+    if row.flags().has(Flags::TS_ODD) {
+        found(Sign::TsOdd, "");
+    } else if is_ahead {
+        found(Sign::TsAhead, "");
+    }
+}
+
+fn hashes(row: &Row<'_>, found: &mut impl FnMut(Sign, &str)) {
+    for hash in Hash::ALL {
+        let kinds = &row.batch.hashes[*hash as usize].kinds;
+        let kind = kinds.get(row.number).copied().unwrap_or(0);
+        if kind == HashKind::Other as u8 {
+            found(Sign::HashForm, hash.name());
+        } else if kind == HashKind::Sha256 as u8 && *hash == Hash::Prompt {
+            found(Sign::HashBare, hash.name());
+        }
+    }
+}
+
+/// Which fields held a secret: their values were replaced.
+fn secrets(row: &Row<'_>, found: &mut impl FnMut(Sign, &str)) {
+    for word in Word::ALL {
+        if row.words.is_secret(row.batch.word(*word, row.number)) {
+            found(Sign::Secret, word.name());
+        }
+    }
+    for text in Text::ALL {
+        let value = row.text(*text);
+        let is_secret = match text {
+            Text::Labels => value.contains(SECRET),
+            _ => value.starts_with(SECRET),
+        };
+        if is_secret {
+            found(Sign::Secret, text.name());
+        }
+    }
+}
+
+/// Severity, rule, what is wrong, and the mend.
+fn told(sign: Sign, detail: &str) -> (Severity, &'static str, String, String) {
+    let (severity, rule) = match sign {
+        Sign::NoService => (Severity::Warning, "no_service"),
+        Sign::NoTime => (Severity::Error, "no_time"),
+        Sign::TsOdd => (Severity::Warning, "ts_odd"),
+        Sign::TsAhead => (Severity::Warning, "ts_ahead"),
+        Sign::HashForm => (Severity::Warning, "hash_form"),
+        Sign::HashBare => (Severity::Info, "hash_bare"),
+        Sign::InvalidField => (Severity::Warning, "invalid_field"),
+        Sign::UnknownDecision => (Severity::Error, "unknown_decision"),
+        Sign::Unpriced => (Severity::Warning, "unpriced"),
+        Sign::CostSuspect => (Severity::Warning, "cost_suspect"),
+        Sign::CostUnit => (Severity::Warning, "cost_unit"),
+        Sign::CostTooLarge => (Severity::Warning, "cost_too_large"),
+        Sign::Secret => (Severity::Error, "secret"),
+        Sign::TimeoutWithUsage => (Severity::Warning, "timeout_with_usage"),
+    };
+    (severity, rule, what(sign, detail), mend(sign, detail))
+}
+
+fn what(sign: Sign, detail: &str) -> String {
+    match sign {
+        Sign::NoService => "no service, so no figure tells whose they are, and equal request_ids \
+                            of two services meet"
+            .into(),
+        Sign::NoTime => "no time at all (ts, or started_at and elapsed_ms): they are in no window \
+                         and in no figure"
+            .into(),
+        Sign::TsOdd => "ts lies more than 400 days before or a day after the record's time".into(),
+        Sign::TsAhead => "ts lies minutes or hours after the record's time".into(),
+        Sign::HashForm => {
+            format!("{detail} is not sha256: or hmac-sha256: and 64 hex digits; it is hashed again")
+        }
+        Sign::HashBare => {
+            format!("{detail} is a bare sha256: the prompt of a short one can be guessed")
+        }
+        Sign::InvalidField => format!("{detail} has an impossible value, which is taken as absent"),
+        Sign::UnknownDecision => {
+            format!("the decision {detail:?} is not known, and is taken as going on")
+        }
+        Sign::Unpriced => format!("the model {detail} has no price, so its cost is unknown"),
+        Sign::CostSuspect => "the logged cost and the price table are more than 20 times apart, \
+                              so the cost is not used"
+            .into(),
+        Sign::CostUnit => {
+            format!("cost_unit {detail:?} is neither dollars nor cents, so the cost is not used")
+        }
+        Sign::CostTooLarge => "a cost is too large for its column, and is left out".into(),
+        Sign::Secret => {
+            format!("{detail} held what looks like a credential; retrytoll keeps its hash only")
+        }
+        Sign::TimeoutWithUsage => "read time-outs with tokens as if the provider had counted \
+                                   them: each is taken as billed, by evidence usage"
+            .into(),
+    }
+}
+
+fn mend(sign: Sign, detail: &str) -> String {
+    match sign {
+        Sign::NoService => "log service, the name of the program that calls".into(),
+        Sign::NoTime => "log ts, the end of the attempt, as RFC 3339 with its zone".into(),
+        Sign::TsOdd => "log ts as RFC 3339 with its zone, or as epoch seconds, ms, µs or ns".into(),
+        Sign::TsAhead => "log ts with its zone (a local time without one is read as UTC), and \
+                          keep the hosts' clocks in step"
+            .into(),
+        Sign::HashForm => {
+            format!("write {detail} as `retrytoll hash` prints it: sha256: and 64 hex digits")
+        }
+        Sign::HashBare => {
+            "key the hash: `retrytoll hash --key-file`, with one key for all callers".into()
+        }
+        Sign::InvalidField => {
+            format!(
+                "log {detail} as schemas/retry-decision.v1.json has it, in type, unit and range"
+            )
+        }
+        Sign::UnknownDecision => format!(
+            "map it under [source.decisions], as {detail:?} = \"success\" (or retry, give_up …, \
+             whatever it means)"
+        ),
+        Sign::Unpriced => {
+            "give its price in a table of LiteLLM's form (prices.file), or log the name that the \
+             table has"
+                .into()
+        }
+        Sign::CostSuspect => {
+            "log cost in dollars, or say cost_unit = \"cents\" where it is cents".into()
+        }
+        Sign::CostUnit => "log cost in dollars, with cost_unit \"usd\" or without one".into(),
+        Sign::CostTooLarge => "log the cost of one attempt, in dollars".into(),
+        Sign::Secret => format!(
+            "revoke it, for whoever reads the topic or the file has it, and log an id in {detail}"
+        ),
+        Sign::TimeoutWithUsage => {
+            "set usage_source = \"estimated\" where the caller counted the tokens itself".into()
+        }
+    }
+}
