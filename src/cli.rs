@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::builder::StyledStr;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::commands::{check, demo, hash, ingest, init, report, run, sql};
+use crate::commands::{check, demo, hash, ingest, init, lint, report, run, sql};
 pub use crate::config::{Settings, TopicFlags};
 use crate::exit::{Exit, tell};
 use crate::logging::{self, Look};
@@ -93,6 +93,7 @@ enum Command {
     Sql(sql::SqlArgs),
     Init(init::InitArgs),
     Check(check::CheckArgs),
+    Lint(lint::LintArgs),
     Hash(hash::HashArgs),
 }
 
@@ -138,6 +139,7 @@ fn dispatch(cli: Cli, world: &mut World) -> anyhow::Result<Exit> {
         Command::Sql(args) => sql::run(&args, world),
         Command::Init(args) => init::run(&args, world),
         Command::Check(args) => check::run(&args, world),
+        Command::Lint(args) => lint::run(&args, world),
         Command::Hash(args) => hash::run(&args, world),
     }
 }

@@ -14,6 +14,7 @@ pub mod exit;
 pub mod files;
 pub mod kafka;
 pub mod lake;
+pub mod lint;
 pub mod logging;
 pub mod maintenance;
 pub mod outlet;

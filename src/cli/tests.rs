@@ -311,3 +311,62 @@ fn a_broken_pipe_is_success() {
     assert_eq!(run_in(args, &mut world), Exit::Fine);
     assert_eq!(err.text(), "");
 }
+
+/// One event that counts from 1, of a file in a folder.
+#[test]
+fn lint_tells_what_is_wrong_and_a_gate_fails() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let event = serde_json::json!({
+        "request_id": "r\u{1b}[2J", "attempt": 1, "service": "shop", "model": "gpt-4o-mini",
+        "provider": "openai", "prompt_hash": format!("hmac-sha256:{:064}", 7), "max_tokens": 9,
+        "decision": "success", "input_tokens": 1, "output_tokens": 1, "ts": 1_793_527_200,
+        "elapsed_ms": 900, "timeout_ms": 60_000, "server_request_id": "s",
+    });
+    std::fs::write(folder.path().join("calls.jsonl"), format!("{event}\n")).expect("written");
+    let ran = |args: &[&str]| {
+        let args: Vec<&str> = ["lint", "calls.jsonl"]
+            .iter()
+            .chain(args)
+            .copied()
+            .collect();
+        run_with(folder.path(), &[], "", &args)
+    };
+    let Ran { exit, out, err } = ran(&[]);
+    assert_eq!((exit, err.as_str()), (Exit::Fine, ""));
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(
+        lines[..2],
+        [
+            "looked at 1 event of 1 service in calls.jsonl",
+            "0 errors, 1 warning, 0 info"
+        ]
+    );
+    assert!(
+        lines[3].starts_with("warning  attempt_base        shop: the smallest attempt number is 1"),
+        "{out}"
+    );
+    assert_eq!(
+        lines[4].trim_start(),
+        r"1 of 1 attempts, as r\u{1b}[2J (calls.jsonl:1)"
+    );
+    assert!(
+        lines[5]
+            .trim_start()
+            .starts_with("mend: set attempt_base = 1"),
+        "{out}"
+    );
+    assert_eq!(ran(&["--fail-over", "error"]).exit, Exit::Fine);
+    let failed = ran(&["--fail-over", "warning"]);
+    assert_eq!(failed.exit, Exit::GateNotMet);
+    assert_eq!(failed.err, "gate not met: errors 0, warnings 1\n");
+    assert_eq!(failed.out, out);
+    let json = ran(&["--format", "json"]).out;
+    let answer: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(answer["findings"][0]["examples"][0]["line"], 1);
+    assert_eq!(
+        ran(&["--set", "source.attempt_base=1"]).out.lines().nth(1),
+        Some("nothing is wrong with them")
+    );
+    assert_eq!(ran(&["--format", "csv"]).exit, Exit::Usage);
+    assert_eq!(ran(&["--events", "5"]).exit, Exit::Usage);
+}

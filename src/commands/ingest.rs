@@ -270,10 +270,8 @@ fn read_lines(
             bytes = 0;
             now = now_ms();
         }
-        let is_blank = line.bytes.trim_ascii().is_empty();
-        // A last line that is still being written is left for next time.
-        let is_cut = !line.is_ended && !is_json(line.bytes);
-        if is_cut && !is_blank {
+        // It is left for next time.
+        if line.is_cut() {
             break;
         }
         if number >= from.low {
@@ -282,7 +280,7 @@ fn read_lines(
                 digest: line.digest,
                 done: false,
             });
-            let payload = (!is_blank).then_some(line.bytes);
+            let payload = (!line.is_blank()).then_some(line.bytes);
             reader.record(
                 &SourceRecord {
                     partition: 0,
@@ -315,11 +313,6 @@ fn read_lines(
         mark.done = true;
     }
     Ok(())
-}
-
-/// Whether a line without its end is a whole JSON text.
-fn is_json(bytes: &[u8]) -> bool {
-    serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
 }
 
 impl Total {

@@ -5,6 +5,7 @@ pub mod demo;
 pub mod hash;
 pub mod ingest;
 pub mod init;
+pub mod lint;
 pub mod report;
 pub mod run;
 pub mod sql;

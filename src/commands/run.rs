@@ -19,6 +19,7 @@ use crate::config::{Config, Need};
 use crate::exit::{Exit, Stop};
 use crate::kafka::{DeadLetterTopic, SourceSettings, connect, consumer_config, read_topic};
 use crate::lake;
+use crate::lint::FirstLook;
 use crate::maintenance::Maintenance;
 use crate::outlet::DeadLetterOutlet;
 use crate::pipeline::{Health, ReadCounts, Reader, Stage, WriteSummary, bounded};
@@ -32,8 +33,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 ///
 /// Each event is there once, whatever happens to this process. Instances of one group share the
 /// topic's partitions. One of them, which owns the first partition, also looks at the alert rules
-/// each jobs.tick and sends alerts to kafka.alert_topic. SIGTERM and SIGINT commit what was read
-/// and end it within seconds.
+/// each jobs.tick and sends alerts to kafka.alert_topic. What is wrong with the first events is
+/// logged once, as `retrytoll lint` tells it. SIGTERM and SIGINT commit what was read and end it
+/// within seconds.
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
     /// End when the whole topic has been read and the alert rules were looked at, in place of
@@ -59,7 +61,10 @@ pub fn run(args: &RunArgs, world: &mut World) -> anyhow::Result<Exit> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let stop = Arc::new(AtomicBool::new(false));
     stop_on_signals(&runtime, &stop)?;
-    let mut state = Instance::default();
+    let mut state = Instance {
+        tells: true,
+        ..Instance::default()
+    };
     let mut alerting = alerting(&config, &kafka)?;
     alerting.health = Arc::clone(&state.health);
     let (read, written) = if args.until_end {
@@ -158,6 +163,8 @@ pub struct Instance {
     pub health: Arc<Health>,
     /// It ends with the topic.
     pub until_end: bool,
+    /// It tells what is wrong with the first events.
+    pub tells: bool,
 }
 
 /// Both stages of one instance, until `stop`, the end of the topic where asked, or an error.
@@ -194,7 +201,9 @@ pub fn pipeline(
     let days = config.alerts.reproduce_days;
     let maintenance = Maintenance::new(root, &kafka.group, clock.clone(), days);
     runtime.spawn(maintenance.run(Arc::clone(&state.leading)));
-    let reader = Reader::new(source, tables, lake::read_limits(config), outlet);
+    let first_look = FirstLook::new(&tables, clock.now_ms());
+    let mut reader = Reader::new(source, tables, lake::read_limits(config), outlet);
+    reader.first_look = state.tells.then_some(first_look);
     let settings = SourceSettings {
         client: consumer_config(kafka, config),
         topic: kafka.topic.clone(),

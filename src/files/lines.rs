@@ -25,6 +25,21 @@ pub struct Line<'a> {
     pub is_ended: bool,
 }
 
+impl Line<'_> {
+    /// It holds white space at most.
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        self.bytes.trim_ascii().is_empty()
+    }
+
+    /// A last line that is still being written: without its end, and no whole JSON text.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        let is_json = || serde_json::from_slice::<serde::de::IgnoredAny>(self.bytes).is_ok();
+        !self.is_ended && !self.is_blank() && !is_json()
+    }
+}
+
 /// The lines of a file, each hashed as it is read.
 pub struct Lines {
     reader: Box<dyn BufRead + Send>,

@@ -96,7 +96,7 @@ pub struct TopicStarts {
 impl TopicStarts {
     /// The least offset (inclusive) and the end (exclusive). The asker may not know of a partition
     /// that was added, nor the broker of its leader yet: both are asked again for a while.
-    fn ends(&self, partition: i32) -> anyhow::Result<(i64, i64)> {
+    pub fn ends(&self, partition: i32) -> anyhow::Result<(i64, i64)> {
         let mut asked = 1;
         loop {
             let ends = self

@@ -5,10 +5,12 @@
 //! for lag monitors.
 
 mod broker;
+mod newest;
 mod producer;
 mod source;
 
 pub use broker::{BrokerError, TopicStarts, connect};
+pub use newest::{Newest, read_newest};
 pub use producer::{DeadLetterTopic, Producer};
 pub use source::{SourceSettings, read_topic};
 

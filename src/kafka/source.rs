@@ -383,11 +383,12 @@ impl Source {
             self.reader.outlet.wait()?;
             self.reader.close_all(now_ms)?;
         }
+        self.reader.tell_first_look();
         self.tell(Fact::End)
     }
 }
 
-fn record_of<'a>(message: &'a BorrowedMessage<'_>) -> SourceRecord<'a> {
+pub(super) fn record_of<'a>(message: &'a BorrowedMessage<'_>) -> SourceRecord<'a> {
     SourceRecord {
         partition: message.partition(),
         offset: message.offset(),
@@ -397,7 +398,7 @@ fn record_of<'a>(message: &'a BorrowedMessage<'_>) -> SourceRecord<'a> {
 }
 
 /// The offset asked for is not there: the log was cut or made anew behind our back.
-fn is_fatal(code: RDKafkaErrorCode) -> bool {
+pub(super) fn is_fatal(code: RDKafkaErrorCode) -> bool {
     matches!(
         code,
         RDKafkaErrorCode::OffsetOutOfRange | RDKafkaErrorCode::AutoOffsetReset

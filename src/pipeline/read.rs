@@ -16,6 +16,7 @@ use retrytoll_core::step::{Effects, PartitionState, Progress, StateLimits, step}
 use super::channel::{Closed, Outlet};
 use super::message::{Fact, FileMark, Rows};
 use crate::dead_letter::DeadLetter;
+use crate::lint::FirstLook;
 
 /// Words above this many bytes together begin another dictionary: then they are free text.
 const DICTIONARY_BYTES_MAX: usize = 4 << 20;
@@ -80,6 +81,8 @@ pub struct Reader {
     pub outlet: Outlet,
     /// How a file stands with the record about to be taken in; its source sets it.
     pub file: Option<FileMark>,
+    /// Looks at the first events, until it has told what is wrong with them.
+    pub first_look: Option<FirstLook>,
 }
 
 impl Reader {
@@ -95,6 +98,7 @@ impl Reader {
             counts: ReadCounts::default(),
             outlet,
             file: None,
+            first_look: None,
         }
     }
 
@@ -167,6 +171,9 @@ impl Reader {
             if !written {
                 self.counts.dead_letters += 1;
                 let letter = DeadLetter::new(&self.source, record, bad, self.limits.keep_payloads);
+                if let Some(look) = &mut self.first_look {
+                    look.bad(bad, &self.source, &letter);
+                }
                 self.outlet.send(Fact::Bad(Box::new(letter)))?;
             }
             return Ok(());
@@ -208,7 +215,17 @@ impl Reader {
         if is_unused && self.decoder.dictionary.heap_bytes() > DICTIONARY_BYTES_MAX {
             self.decoder.dictionary = Dictionary::default();
         }
+        if self.first_look.as_ref().is_some_and(|it| it.is_due(now_ms)) {
+            self.tell_first_look();
+        }
         Ok(())
+    }
+
+    /// Tells what is wrong with the first events, if that was not told yet.
+    pub fn tell_first_look(&mut self) {
+        if let Some(look) = self.first_look.take() {
+            look.tell(&self.decoder.counts);
+        }
     }
 
     fn close(&mut self, number: i32, now_ms: i64) -> Result<(), Closed> {
@@ -248,6 +265,9 @@ impl Reader {
         }
         partition.reported = Some(progress);
         let derived = derive(&batch, &self.decoder.dictionary, &self.tables);
+        if let Some(look) = &mut self.first_look {
+            look.batch(&batch, &self.decoder.dictionary, &derived);
+        }
         let rows = Rows {
             partition: number,
             bytes: batch.heap_bytes() + derived.heap_bytes(),

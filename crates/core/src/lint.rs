@@ -179,10 +179,14 @@ impl Lint {
         self.bad[place].tally.add(|| example);
     }
 
-    /// Events taken in so far.
+    /// Events and bad records taken in so far.
     #[must_use]
-    pub fn events(&self) -> u64 {
-        self.events
+    pub fn seen(&self) -> u64 {
+        self.events + self.bad_seen()
+    }
+
+    fn bad_seen(&self) -> u64 {
+        self.bad.iter().map(|kind| kind.tally.count).sum()
     }
 
     /// What was found. `counts` are those of the decoder that made the batches.
@@ -192,7 +196,7 @@ impl Lint {
         let mut findings: Vec<Finding> = Vec::new();
         findings.extend(self.bad.iter().map(BadKind::finding));
         findings.extend(finding::unknown_members(counts.unknown_fields));
-        let requests = self.requests.len();
+        let (bad, requests) = (self.bad_seen(), self.requests.len());
         let one_request_in = self.requests.one_in();
         let operations = self.requests.operations(self.services.len(), settings);
         for (service, operations) in self.services.all().iter().zip(operations) {
@@ -204,7 +208,7 @@ impl Lint {
         coverage.sort_by(|one, other| one.service.cmp(&other.service));
         Report {
             events: self.events,
-            bad: self.bad.iter().map(|kind| kind.tally.count).sum(),
+            bad,
             requests,
             one_request_in,
             findings,

@@ -67,6 +67,8 @@ pub(super) struct Service {
     successes: u64,
     /// Attempts whose money is counted.
     counted: u64,
+    /// Attempts that say of which layer they are.
+    layered: u64,
     smallest: Option<i64>,
     signs: Signs,
     covered: Covered,
@@ -78,6 +80,7 @@ impl Service {
         self.attempts.add(|| row.example());
         self.successes += u64::from(row.word(Word::Decision) == "success");
         self.counted += u64::from(row.derived.counted[row.number]);
+        self.layered += u64::from(!row.word(Word::Layer).is_empty());
         if let Some(number) = row.int(Int::Attempt) {
             self.smallest = Some(self.smallest.map_or(number, |it| it.min(number)));
         }
@@ -100,7 +103,8 @@ impl Service {
         found.extend(self.successes());
         found.extend(self.layer(settings));
         found.extend(self.signs.findings(name, self.attempts.count));
-        found.extend(self.covered.findings(name));
+        let has_time = !self.signs.has_no_time();
+        found.extend(self.covered.findings(name, has_time));
         found.extend(self.units.findings(name));
         found.extend(of_operations(name, operations));
         found
@@ -153,7 +157,8 @@ impl Service {
         (self.successes == 0).then_some(found)
     }
 
-    /// The layer that counts is none of its own.
+    /// The layer that counts is none of its own: meant so where another service logs that layer,
+    /// never where it logs none.
     fn layer(&self, settings: &SourceSettings) -> Option<Finding> {
         let layer = settings
             .count_layer
@@ -162,7 +167,11 @@ impl Service {
         let all = &self.attempts;
         let what = format!("no attempt is of the layer {layer}, so no money of it is counted");
         let mend = "log layer (app, sdk or gateway), or set source.count_layer to one that it logs";
-        let found = Finding::of(&self.name, Severity::Error, "nothing_counted", what, mend);
+        let severity = match self.layered {
+            0 => Severity::Error,
+            _ => Severity::Warning,
+        };
+        let found = Finding::of(&self.name, severity, "nothing_counted", what, mend);
         Some(found.counted(all, all.count, Counted::Attempts))
     }
 }
@@ -196,8 +205,8 @@ fn of_operations(service: &str, operations: &Operations) -> impl Iterator<Item =
         (
             (&operations.torn, retried, Counted::Operations),
             (Severity::Warning, "torn_operation"),
-            "operations lie on more than one partition: what comes twice is not seen as such, and \
-             they close late",
+            "operations lie on more than one partition, and an event that comes twice, on two of \
+             them, is not seen as such",
             "key each message by the prompt_hash of the operation's first attempt, carried \
              unchanged by every attempt (without a hash: by the request_id)",
         ),

@@ -63,6 +63,10 @@ impl Signs {
         }
     }
 
+    pub fn has_no_time(&self) -> bool {
+        self.0.iter().any(|(sign, ..)| *sign == Sign::NoTime)
+    }
+
     pub fn findings(&self, service: &str, attempts: u64) -> impl Iterator<Item = Finding> {
         self.0.iter().map(move |(sign, detail, tally)| {
             let (severity, rule, what, mend) = told(*sign, detail);

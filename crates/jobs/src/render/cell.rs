@@ -106,6 +106,12 @@ pub fn percent_text(value: i128) -> String {
     percent(value, 12).text
 }
 
+/// A count as tables show it: `1,234,567`.
+#[must_use]
+pub fn count_text(count: u64) -> String {
+    grouped(&count.to_string())
+}
+
 /// `1,234,567`.
 fn grouped(digits: &str) -> String {
     let mut out = String::with_capacity(digits.len() * 4 / 3);
@@ -119,7 +125,8 @@ fn grouped(digits: &str) -> String {
 }
 
 /// What a control character could do to a terminal, it does as text.
-pub(super) fn harmless(text: String) -> String {
+#[must_use]
+pub fn harmless(text: String) -> String {
     if !text.chars().any(char::is_control) {
         return text;
     }

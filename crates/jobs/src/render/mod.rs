@@ -16,10 +16,11 @@ use arrow::error::ArrowError;
 
 use crate::error::JobError;
 
-pub use cell::{decimal_text, dollars_text, percent_text};
+pub use cell::{count_text, decimal_text, dollars_text, harmless, percent_text};
 pub use report::{footer, report};
 pub use rows::RowWriter;
 pub use table::Style;
+pub use width::wrap;
 
 /// How an answer is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

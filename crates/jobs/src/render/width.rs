@@ -25,7 +25,8 @@ fn char_width(c: char) -> usize {
 
 /// `text` in lines of at most `width` columns: broken at spaces, and inside a word that is wider
 /// than a line. Joined, the lines hold every letter.
-pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+#[must_use]
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
     for word in text.split(' ') {
