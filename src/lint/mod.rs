@@ -3,13 +3,15 @@
 //! [`Events`] are those of `retrytoll lint`, from files or a topic; a [`FirstLook`] goes along with
 //! the first events of `run`. Nothing is written but what was found.
 
+mod document;
 mod events;
 mod first_look;
 mod show;
 
+pub use document::json;
 pub use events::{Events, Looked};
 pub use first_look::FirstLook;
-pub use show::{Origin, json, place, text};
+pub use show::{Origin, place, text};
 
 use retrytoll_core::batch::SourceId;
 use retrytoll_core::lint::Example;

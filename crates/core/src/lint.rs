@@ -5,6 +5,7 @@
 //! A *finding* is one of these for one service, with its *mend*: one sentence that says what to do.
 //! Memory is bounded: few services, few examples, and, past a cap, one of every so many requests.
 
+mod bad;
 mod coverage;
 mod finding;
 mod requests;
@@ -12,25 +13,24 @@ mod row;
 mod service;
 mod signs;
 mod units;
+mod wanted;
 
 use crate::batch::{EventBatch, SourceId};
-use crate::decode::{Bad, DecodeCounts, Reason};
+use crate::decode::{Bad, DecodeCounts};
 use crate::derive::{Derived, SourceSettings};
 use crate::dictionary::Dictionary;
-use crate::field::Field;
 
-pub use coverage::Wanted;
+use bad::BadRecords;
 pub use finding::{Counted, Finding, Severity};
 use requests::Requests;
 use row::Row;
 use service::Services;
+pub use wanted::Wanted;
 
 /// Examples that a finding names.
 pub const EXAMPLES_MAX: usize = 3;
 /// Bytes of a `request_id` that an example shows; more of it is cut, with an ellipsis.
 const EXAMPLE_BYTES_MAX: usize = 256;
-/// Kinds of bad records that are told apart; what comes after is put together.
-const BAD_KINDS_MAX: usize = 100;
 
 /// One event that a finding is about, and where it lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,16 +91,7 @@ pub struct Lint {
     services: Services,
     requests: Requests,
     events: u64,
-    bad: Vec<BadKind>,
-}
-
-/// Bad records of one reason, field and service.
-#[derive(Debug)]
-struct BadKind {
-    reason: Reason,
-    field: Option<Field>,
-    service: String,
-    tally: Tally,
+    bad: BadRecords,
 }
 
 /// What was looked at, and what was found.
@@ -139,7 +130,7 @@ impl Lint {
             services: Services::default(),
             requests: Requests::new(attempts_max),
             events: 0,
-            bad: Vec::new(),
+            bad: BadRecords::default(),
         }
     }
 
@@ -162,31 +153,13 @@ impl Lint {
 
     /// Takes in a record that is no event. `service` is empty where it can't be told.
     pub fn bad(&mut self, bad: Bad, service: &str, example: Example) {
-        let is_full = self.bad.len() >= BAD_KINDS_MAX;
-        let service = if is_full { "" } else { service };
-        let kind = |it: &BadKind| {
-            (it.reason, it.field) == (bad.reason, bad.field) && it.service == service
-        };
-        let place = self.bad.iter().position(kind).unwrap_or_else(|| {
-            self.bad.push(BadKind {
-                reason: bad.reason,
-                field: bad.field,
-                service: service.to_owned(),
-                tally: Tally::default(),
-            });
-            self.bad.len() - 1
-        });
-        self.bad[place].tally.add(|| example);
+        self.bad.see(bad, service, example);
     }
 
     /// Events and bad records taken in so far.
     #[must_use]
     pub fn seen(&self) -> u64 {
-        self.events + self.bad_seen()
-    }
-
-    fn bad_seen(&self) -> u64 {
-        self.bad.iter().map(|kind| kind.tally.count).sum()
+        self.events + self.bad.seen()
     }
 
     /// What was found. `counts` are those of the decoder that made the batches.
@@ -194,9 +167,9 @@ impl Lint {
     pub fn finish(self, counts: &DecodeCounts) -> Report {
         let settings = &self.settings;
         let mut findings: Vec<Finding> = Vec::new();
-        findings.extend(self.bad.iter().map(BadKind::finding));
-        findings.extend(finding::unknown_members(counts.unknown_fields));
-        let (bad, requests) = (self.bad_seen(), self.requests.len());
+        findings.extend(self.bad.findings());
+        findings.extend(bad::unknown_members(counts.unknown_fields));
+        let (bad, requests) = (self.bad.seen(), self.requests.len());
         let one_request_in = self.requests.one_in();
         let operations = self.requests.operations(self.services.len(), settings);
         for (service, operations) in self.services.all().iter().zip(operations) {

@@ -1,7 +1,6 @@
 //! What is wrong, where, how often, and the mend.
 
-use super::{BadKind, Example, Tally};
-use crate::decode::Reason;
+use super::{Example, Tally};
 
 /// How grave a finding is; the gravest is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,46 +111,4 @@ impl Finding {
         let name = (self.rule, self.service.clone(), self.what.clone());
         (self.severity, most, name)
     }
-}
-
-impl BadKind {
-    pub(super) fn finding(&self) -> Finding {
-        let field = self.field.map(|field| field.name());
-        let what = match (self.reason, field) {
-            (Reason::MissingField, Some(field)) => {
-                format!("{field} is required and missing, so the record is a dead letter")
-            }
-            (Reason::InvalidField, Some(field)) => {
-                format!("{field} is required and has an impossible value: a dead letter")
-            }
-            (reason, _) => format!("no event ({}): a dead letter", reason.name()),
-        };
-        let mend = match self.reason {
-            Reason::MissingField | Reason::InvalidField => format!(
-                "log {} on every attempt, as schemas/retry-decision.v1.json has it",
-                field.unwrap_or("every required field")
-            ),
-            Reason::TooLarge => "log no prompts and no answers: an event is about 500 bytes".into(),
-            Reason::TrailingData => "log one event a record, and one a line in files".into(),
-            Reason::DuplicateKey => "write each member of the object once".into(),
-            _ => "write one JSON object in UTF-8 a record".into(),
-        };
-        let rule = "dead_letter";
-        let mut found = Finding::of(&self.service, Severity::Error, rule, what, mend);
-        found.count = self.tally.count;
-        found.counted = Counted::Records;
-        found.examples.clone_from(&self.tally.examples);
-        found
-    }
-}
-
-/// Members that the event has no field for: a name may be written wrongly.
-pub(super) fn unknown_members(count: u64) -> Option<Finding> {
-    let what = "members have names that the event does not know, and are ignored";
-    let mend = "rename those that mean a field of schemas/retry-decision.v1.json, leave the rest";
-    (count > 0).then(|| Finding {
-        count,
-        counted: Counted::Members,
-        ..Finding::of("", Severity::Info, "unknown_members", what, mend)
-    })
 }
