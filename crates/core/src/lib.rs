@@ -15,6 +15,7 @@ pub mod dictionary;
 pub mod field;
 pub mod lint;
 pub mod money;
+pub mod notify;
 pub mod operation;
 pub mod prompt;
 pub mod secret;

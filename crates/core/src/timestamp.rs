@@ -29,6 +29,21 @@ pub fn parse(text: &str) -> Option<i64> {
     (0..END_US).contains(&instant).then_some(instant)
 }
 
+/// An instant as RFC 3339 in UTC, cut to the ms.
+///
+/// ```
+/// use retrytoll_core::timestamp::text;
+/// assert_eq!(text(1_788_300_000_123_456), "2026-09-01T22:40:00.123Z");
+/// ```
+#[must_use]
+pub fn text(instant_us: i64) -> String {
+    let (year, month, day) = civil_from_days(instant_us.div_euclid(DAY_US));
+    let ms = instant_us.rem_euclid(DAY_US) / 1_000;
+    let (hour, minute) = (ms / 3_600_000, ms / 60_000 % 60);
+    let (second, ms) = (ms / 1_000 % 60, ms % 1_000);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
 /// The days since 1970 of an instant, for the partition date.
 #[must_use]
 pub fn day_of(instant_us: i64) -> i32 {
@@ -161,6 +176,21 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
+/// The date of a day: [`days_from_civil`] the other way round (`civil_from_days` there).
+fn civil_from_days(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let leaps = day_of_era / 1_460 - day_of_era / 36_524 + day_of_era / 146_096;
+    let year_of_era = (day_of_era - leaps) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,6 +276,21 @@ mod tests {
     }
 
     #[test]
+    fn a_text_is_read_as_the_same_instant() {
+        for ms in [
+            0,
+            1,
+            999,
+            951_782_400_000,
+            1_788_300_000_120,
+            END_US / 1_000 - 1,
+        ] {
+            assert_eq!(parse(&text(ms * 1_000)), Some(ms * 1_000), "{ms}");
+        }
+        assert_eq!(text(-1), "1969-12-31T23:59:59.999Z");
+    }
+
+    #[test]
     fn every_day_of_four_centuries_follows_the_last() {
         let mut days = 0;
         for year in 1970..2370 {
@@ -256,6 +301,7 @@ mod tests {
                         days,
                         "{year}-{month}-{day}"
                     );
+                    assert_eq!(civil_from_days(days), (year, month, day), "{days}");
                     days += 1;
                 }
             }
