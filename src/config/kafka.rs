@@ -1,24 +1,13 @@
 //! The `[kafka]` keys → a connection, and the properties that librdkafka wants for it.
 
-use std::fmt;
-use std::path::Path;
 use std::time::Duration;
 
 use rdkafka::config::ClientConfig;
 use rdkafka::error::KafkaError;
 
 use super::raw::Entry;
+use super::secret::{self, Secret};
 use super::usable::{Need, Values};
-
-/// A text that is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("(hidden)")
-    }
-}
 
 /// Where to begin a topic that the lake does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,8 +189,8 @@ fn connection(values: &mut Values<'_>) -> Vec<(String, Secret)> {
     let mut put = |name: &str, value: Option<String>| {
         set.extend(value.map(|value| (name.to_owned(), Secret(value))));
     };
-    let password = secret(values, "kafka.sasl_password");
-    let key_password = secret(values, "kafka.ssl_key_password");
+    let password = secret::of(values, "kafka.sasl_password");
+    let key_password = secret::of(values, "kafka.ssl_key_password");
     sasl_mistakes(values, &protocol, password.is_some());
     ssl_mistakes(values, &protocol);
     if protocol.starts_with("sasl_") {
@@ -230,33 +219,6 @@ fn connection(values: &mut Values<'_>) -> Vec<(String, Secret)> {
         }
     }
     set
-}
-
-/// A secret from the environment, else from its file, without the line's end.
-fn secret(values: &mut Values<'_>, key: &str) -> Option<String> {
-    if let Some(text) = values.text(key) {
-        return Some(text);
-    }
-    let file_key = format!("{key}_file");
-    let path = values.text(&file_key)?;
-    match read_secret(&path) {
-        Ok(text) => Some(text),
-        Err(problem) => {
-            let hint = "put the secret into it, and nothing else";
-            values.wrong_of(&[file_key.as_str()], &problem, hint);
-            None
-        }
-    }
-}
-
-fn read_secret(path: impl AsRef<Path>) -> Result<String, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("can't be read: {error}"))?;
-    let text = text.trim_end_matches(['\r', '\n']);
-    if text.is_empty() {
-        Err("is an empty file".into())
-    } else {
-        Ok(text.into())
-    }
 }
 
 fn sasl_mistakes(values: &mut Values<'_>, protocol: &str, password: bool) {
@@ -342,13 +304,11 @@ fn property(name: &str, entry: &Entry) -> Result<(String, Secret), (String, Stri
     }
     let value = match file {
         false => typed,
-        true => read_secret(entry.origin.resolve(&typed)).map_err(|problem| {
-            (
-                problem,
-                "put the value into it, and nothing else".to_owned(),
-                true,
-            )
-        })?,
+        true => {
+            let read = secret::read(entry.origin.resolve(&typed));
+            let hint = "put the value into it, and nothing else".to_owned();
+            read.map_err(|problem| (problem, hint, true))?.0
+        }
     };
     let mut alone = ClientConfig::new();
     let refused = match alone.set(name, &value).create_native_config() {

@@ -11,6 +11,7 @@ pub mod kafka;
 pub mod key;
 pub mod mistake;
 pub mod raw;
+pub mod secret;
 pub mod show;
 pub mod table;
 pub mod template;

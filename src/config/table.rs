@@ -37,6 +37,7 @@ pub const SECTIONS: &[(&str, &str)] = &[
         "What happens to records that are no events.",
     ),
     ("alerts", "What alerts say, and to whom."),
+    ("pagerduty", "Whom `retrytoll alerts --to pagerduty` pages."),
     ("jobs", "The SQL jobs."),
 ];
 
@@ -316,6 +317,11 @@ pub const KEYS: &[Key] = &[
     key("alerts", "reproduce_days", Kind::Count { least: 1, most: 7 }, is("7"),
         "How many days the version of the lake that an alert cites can be read.")
         .why("until then no file of that version is removed, and the log tells for 7 days which"),
+
+    key("pagerduty", "routing_key", Kind::Secret, unset(""),
+        "Only by RETRYTOLL_PAGERDUTY_ROUTING_KEY, never in this file."),
+    key("pagerduty", "routing_key_file", Kind::File, unset("/run/secrets/pagerduty-key"),
+        "A file that holds the integration's routing key and nothing else."),
 
     key("jobs", "sql_dir", Kind::Folder, unset("sql/jobs"),
         "A folder with SQL jobs of your own, beside the built-in ones."),

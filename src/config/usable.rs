@@ -10,6 +10,7 @@ use super::kafka::{self, Kafka};
 use super::key::{Key, Kind, Preset, Value, read_word};
 use super::mistake::Mistake;
 use super::raw::{Entry, Origin, RawConfig, Typed};
+use super::secret::{self, Secret};
 use super::table::{DECISIONS, KEYS, find};
 use super::template::COMMAND;
 
@@ -38,6 +39,8 @@ pub struct Config {
     pub limits: Limits,
     pub dead_letters: DeadLetters,
     pub alerts: Alerts,
+    /// The key of PagerDuty's integration.
+    pub pagerduty_routing_key: Option<Secret>,
     pub jobs: Jobs,
 }
 
@@ -134,6 +137,7 @@ impl Config {
         let mut values = Values::read(raw);
         let kafka = kafka::of(&mut values, need);
         let source = source(&mut values);
+        let routing_key = secret::of(&mut values, "pagerduty.routing_key");
         let flush = Flush {
             interval: values.duration("flush.interval"),
             interval_behind: values.duration("flush.interval_behind"),
@@ -176,6 +180,7 @@ impl Config {
                 reproduce_days: u32::try_from(values.number("alerts.reproduce_days"))
                     .unwrap_or(u32::MAX),
             },
+            pagerduty_routing_key: routing_key.map(Secret),
             jobs: Jobs {
                 sql_dir: values.path("jobs.sql_dir"),
                 tick: values.duration("jobs.tick"),
