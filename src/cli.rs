@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::builder::StyledStr;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::commands::{check, demo, hash, ingest, init, lint, report, run, sql};
+use crate::commands::{alerts, check, demo, hash, ingest, init, lint, report, run, sql};
 pub use crate::config::{Settings, TopicFlags};
 use crate::exit::{Exit, tell};
 use crate::logging::{self, Look};
@@ -91,6 +91,7 @@ enum Command {
     Ingest(ingest::IngestArgs),
     Report(report::ReportArgs),
     Sql(sql::SqlArgs),
+    Alerts(alerts::AlertsArgs),
     Init(init::InitArgs),
     Check(check::CheckArgs),
     Lint(lint::LintArgs),
@@ -137,6 +138,7 @@ fn dispatch(cli: Cli, world: &mut World) -> anyhow::Result<Exit> {
         Command::Ingest(args) => ingest::run(&args, world),
         Command::Report(args) => report::run(&args, world),
         Command::Sql(args) => sql::run(&args, world),
+        Command::Alerts(args) => alerts::run(&args, world),
         Command::Init(args) => init::run(&args, world),
         Command::Check(args) => check::run(&args, world),
         Command::Lint(args) => lint::run(&args, world),

@@ -17,6 +17,7 @@ pub mod lake;
 pub mod lint;
 pub mod logging;
 pub mod maintenance;
+pub mod notify;
 pub mod outlet;
 pub mod pipeline;
 pub mod report;

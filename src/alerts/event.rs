@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use rdkafka::config::ClientConfig;
+use retrytoll_core::notify::EVENT_TYPE;
 use serde_json::{Value, json};
 
 use super::breaker::{Control, control};
@@ -14,8 +15,6 @@ use super::outbox::SEND_MS_MAX;
 use super::row::{INHIBITED_BY, Row};
 use crate::kafka::Producer;
 
-/// The type of every alert.
-pub const EVENT_TYPE: &str = "dev.retrytoll.alert.v1";
 /// The schema of its data: `schemas/alert.v1.json`.
 pub const DATA_SCHEMA: &str = "https://retrytoll.dev/schemas/alert.v1.json";
 

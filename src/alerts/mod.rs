@@ -21,13 +21,16 @@ mod name;
 mod outbox;
 mod pulse;
 mod row;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod watch;
 
 pub use alerting::{Alerting, AlertingSettings, Sent};
-pub use event::AlertOutlet;
+pub use event::{AlertOutlet, letter};
 pub use pulse::Pulse;
+pub use row::Row;
+pub use stored::Stored;
 
 /// The folder of the table with the alerts, below the lake's root.
 pub const ALERTS: &str = "alerts";

@@ -9,21 +9,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use retrytoll_core::alert::{Alerts, State, Transition};
 use retrytoll_lake::maintain::keep_log;
 use retrytoll_lake::table::{CHECKPOINT_COMMITS, LOG_KEPT_MS};
-use retrytoll_lake::{Clock, DataFile, RetryLimits, Table, TableSpec, Writer, replay};
+use retrytoll_lake::{Clock, DataFile, Writer, replay};
 use serde_json::Value;
 
-use super::ALERTS;
-use super::row::{DECIDED, INHIBITED_BY, Row, SENT, from_batch, schema, to_batch};
+use super::row::{DECIDED, INHIBITED_BY, Row, SENT, schema, to_batch};
+use super::{ALERTS, stored};
 use crate::lake;
 
-/// The newest schema major of `alerts` that this release knows, and creates.
-const SCHEMA_MAJOR: u32 = 1;
 /// A send follows a fenced commit that began less than this ago, ms: a leader that slept and was
 /// replaced meanwhile must not send.
 pub const FENCE_MS_MAX: i64 = 10_000;
@@ -57,13 +54,7 @@ impl Outbox {
     pub async fn open(root: &Path, group: &str, clock: &Clock) -> anyhow::Result<Self> {
         let folder = root.join(ALERTS);
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let spec = TableSpec {
-            columns: schema(),
-            by_date: false,
-            schema_major: SCHEMA_MAJOR,
-        };
-        let url = lake::url_of(&folder)?;
-        let table = Table::open(&url, spec, clock, RetryLimits::default()).await?;
+        let table = stored::open(&folder, clock).await?;
         let mut writer = lake::open_writer(table, group, clock).await?;
         let fenced_ms = clock.now_ms();
         writer.claim_leader().await?;
@@ -86,18 +77,7 @@ impl Outbox {
         let files = replay::load_files(self.writer.table(), version).await?;
         let mut newest: BTreeMap<Key, Row> = BTreeMap::new();
         for path in files.live.keys() {
-            let path = self.folder.join(path);
-            let read = || -> anyhow::Result<Vec<Row>> {
-                let reader =
-                    ParquetRecordBatchReaderBuilder::try_new(File::open(&path)?)?.build()?;
-                let mut rows = Vec::new();
-                for batch in reader {
-                    rows.extend(from_batch(&batch?)?);
-                }
-                Ok(rows)
-            };
-            let rows = read().with_context(|| format!("cannot read {}", path.display()))?;
-            for row in rows {
+            for row in stored::read_file(&self.folder.join(path))? {
                 let key = (row.transition.dedup_key.clone(), row.transition.number);
                 if newest
                     .get(&key)

@@ -122,6 +122,16 @@ fn a_wrong_command_line_is_told_on_stderr() {
         &["hash", "--log", "verbose"],
         &["hash", "--key-file", "none"],
         &["init", "-o", "-", "--set", "flush.interval=1"],
+        &["alerts", "--format", "parquet"],
+        &["alerts", "--follow", "--format", "csv"],
+        &["alerts", "--follow", "-o", "alerts.txt"],
+        &["alerts", "--url", "http://localhost:9093"],
+        &["alerts", "--to", "pager"],
+        &["alerts", "--to", "pagerduty"],
+        &["alerts", "--to", "pagerduty", "--routing-key-file", "none"],
+        &["alerts", "--to", "webhook"],
+        &["alerts", "--to", "webhook", "--url", "localhost:9093"],
+        &["alerts", "--to", "alertmanager", "--every", "0s"],
     ] {
         let Ran { exit, out, err } = ran(BODY, args);
         assert_eq!((exit, out.as_str()), (Exit::Usage, ""), "{args:?}");

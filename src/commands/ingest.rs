@@ -28,7 +28,7 @@ use crate::pipeline::{
 };
 
 /// In place of a consumer group, in commits and as the source of alerts.
-const GROUP: &str = "ingest";
+pub const GROUP: &str = "ingest";
 
 /// Read files of retry-decision events into the lake
 ///

@@ -1,5 +1,6 @@
 //! One module a command: its arguments and what it does. Results go to the world's `out`.
 
+pub mod alerts;
 pub mod check;
 pub mod demo;
 pub mod hash;

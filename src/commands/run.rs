@@ -139,7 +139,7 @@ async fn until<T>(
 }
 
 /// The first signal ends the run in order; the process's default does the rest on a second one.
-fn stop_on_signals(runtime: &Runtime, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+pub fn stop_on_signals(runtime: &Runtime, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let _guard = runtime.enter();
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
@@ -149,7 +149,7 @@ fn stop_on_signals(runtime: &Runtime, stop: &Arc<AtomicBool>) -> anyhow::Result<
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        tracing::info!("stopping: committing what was read");
+        tracing::info!("stopping: what was read is committed");
         stop.store(true, Ordering::Release);
     });
     Ok(())

@@ -1,14 +1,17 @@
-//! topic → records → [`crate::pipeline`]; dead letters and alerts → topics. All of librdkafka.
+//! topic → records → [`crate::pipeline`]; dead letters and alerts → topics; alerts → whoever follows
+//! them ([`AlertTopic`]). All of librdkafka.
 //!
 //! One blocking thread polls and answers rebalances at once; it never waits for the lake. Offsets
 //! come from the lake when partitions are assigned, and what is committed to the broker is advice
 //! for lag monitors.
 
+mod alert_topic;
 mod broker;
 mod newest;
 mod producer;
 mod source;
 
+pub use alert_topic::{AlertTopic, Heard, Reading};
 pub use broker::{BrokerError, TopicStarts, connect};
 pub use newest::{Newest, read_newest};
 pub use producer::{DeadLetterTopic, Producer};

@@ -38,11 +38,20 @@ pub struct SourceSettings {
 
 /// What a rebalance said, kept until the poll loop takes it: the callback may do nothing else.
 #[derive(Default)]
-struct Rebalances {
+pub(super) struct Rebalances {
     told: Mutex<Vec<Told>>,
 }
 
-enum Told {
+impl Rebalances {
+    pub(super) fn take(&self) -> Vec<Told> {
+        match self.told.lock() {
+            Ok(mut queue) => std::mem::take(&mut *queue),
+            Err(_) => Vec::new(),
+        }
+    }
+}
+
+pub(super) enum Told {
     Assigned(Vec<i32>),
     Revoked(Vec<i32>),
     Failed(KafkaError),
@@ -255,11 +264,7 @@ impl Source {
     }
 
     fn take_rebalances(&mut self) -> anyhow::Result<()> {
-        let told = match self.consumer.context().told.lock() {
-            Ok(mut queue) => std::mem::take(&mut *queue),
-            Err(_) => Vec::new(),
-        };
-        for told in told {
+        for told in self.consumer.context().take() {
             match told {
                 Told::Assigned(partitions) => {
                     tracing::info!(?partitions, "assigned");
