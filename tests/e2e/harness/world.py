@@ -27,19 +27,23 @@ ROW = """source_partition, source_offset, request_id, attempt, model, decision, 
 
 
 class Toll:
-    """A retrytoll process; its log is read from a file."""
+    """A retrytoll process; its log and its results are read from files."""
 
     def __init__(self, folder, name, args, env):
-        self.name, self.err = name, folder / f"{name}.err"
+        self.name, self.err, self.out = name, folder / f"{name}.err", folder / f"{name}.out"
         # RETRYTOLL_BIN and its like would be taken for keys of the configuration.
         clean = {k: v for k, v in os.environ.items() if not k.startswith("RETRYTOLL_")}
-        with open(self.err, "wb") as err:
+        with open(self.err, "wb") as err, open(self.out, "wb") as out:
             self.process = subprocess.Popen(
                 [os.environ["RETRYTOLL_BIN"], *map(str, args)], cwd=folder, env=clean | env, stderr=err,
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+                stdin=subprocess.DEVNULL, stdout=out)
 
     def text(self):
         return self.err.read_text(errors="replace")
+
+    def lines(self):
+        """The whole lines of its results."""
+        return self.out.read_text().split("\n")[:-1]
 
     def told(self, message):
         """The log's entries with this message."""
