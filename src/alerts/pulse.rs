@@ -9,19 +9,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use retrytoll_core::alert::{dedup_key, transition_id};
+use retrytoll_core::notify::{EVENT_TYPE, HEARTBEAT_TYPE};
 use retrytoll_lake::Clock;
 use serde_json::{Map, Value, json};
 
 use super::cell::time_text;
-use super::event::{AlertOutlet, DATA_SCHEMA, EVENT_TYPE, Letter};
+use super::event::{AlertOutlet, DATA_SCHEMA, Letter};
 use crate::config::usable::Alerts;
 use crate::pipeline::{Health, Reading};
 use judge::Minutes;
 
 /// The rule's name.
 pub const PIPELINE: &str = "pipeline";
-/// The type of a heartbeat.
-const HEARTBEAT_TYPE: &str = "dev.retrytoll.heartbeat.v1";
 const EVERY: Duration = Duration::from_secs(60);
 
 /// What is told of one instance.

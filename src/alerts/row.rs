@@ -12,6 +12,7 @@ use arrow::datatypes::{
     DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType,
 };
 use retrytoll_core::alert::{EndsReason, Severity, State, Transition};
+use serde_json::Value;
 
 /// Decided, and still to be sent.
 pub const DECIDED: i32 = 0;
@@ -27,6 +28,14 @@ pub struct Row {
     pub revision: i32,
     /// The alert's data, JSON.
     pub data: String,
+}
+
+impl Row {
+    /// The `dedup_key` of the alert for which it was kept back.
+    pub fn inhibited_by(&self) -> Option<String> {
+        let data: Value = serde_json::from_str(&self.data).ok()?;
+        Some(data[INHIBITED_BY].as_str()?.to_owned())
+    }
 }
 
 /// The columns of `alerts`.

@@ -10,7 +10,7 @@ use retrytoll_lake::{Clock, RetryLimits, Table, TableSpec, replay};
 
 use super::ALERTS;
 use super::outbox::Key;
-use super::row::{Row, from_batch, schema};
+use super::row::{DECIDED, Row, from_batch, schema};
 use crate::lake;
 
 /// The newest schema major of `alerts` that this release knows, and creates.
@@ -52,6 +52,8 @@ pub struct Stored {
     files: BTreeSet<String>,
     /// The transitions that were told.
     told: BTreeSet<Key>,
+    /// What was only decided is not told yet.
+    settled: bool,
 }
 
 impl Stored {
@@ -65,6 +67,16 @@ impl Stored {
             version: None,
             files: BTreeSet::new(),
             told: BTreeSet::new(),
+            settled: false,
+        }
+    }
+
+    /// Tells of a transition when it was sent, or kept back for another alert.
+    #[must_use]
+    pub fn settled(self) -> Self {
+        Self {
+            settled: true,
+            ..self
         }
     }
 
@@ -94,7 +106,9 @@ impl Stored {
         for path in &fresh {
             for row in read_file(&self.folder.join(path))? {
                 let key = (row.transition.dedup_key.clone(), row.transition.number);
-                if !self.told.contains(&key) {
+                let waits = self.settled && row.revision == DECIDED;
+                let known = more.get(&key).map(|it| it.revision);
+                if !self.told.contains(&key) && !waits && known < Some(row.revision) {
                     more.insert(key, row);
                 }
             }

@@ -160,7 +160,8 @@ impl Asked<'_> {
 
     /// What stands now, to the service, once.
     fn send(&self, mut desk: Desk<'_>, stop: &AtomicBool) -> anyhow::Result<Exit> {
-        let rows = standing(self.rows()?, self.since_ms()?);
+        let mut rows = standing(self.rows()?, self.since_ms()?);
+        rows.retain(|row| row.inhibited_by().is_none());
         let source = self.source();
         let notice = |row: &Row| anyhow::Ok(Notice::read(&letter(row, &source, 0)?.body)?);
         let notices = rows

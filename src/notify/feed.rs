@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use retrytoll_core::alert::State;
-use retrytoll_core::notify::{Notice, Position};
+use retrytoll_core::notify::{NoAlert, Notice, Position};
 use tokio::runtime::Handle;
 
 use crate::alerts::{Row, Stored, letter};
@@ -67,7 +67,7 @@ impl TableFeed {
         since_ms: i64,
     ) -> Self {
         Self {
-            stored,
+            stored: stored.settled(),
             source,
             first,
             since_ms,
@@ -102,7 +102,7 @@ impl TableFeed {
             }
         };
         self.looked = Some(Stopwatch::start());
-        for row in rows {
+        for row in rows.into_iter().filter(|row| row.inhibited_by().is_none()) {
             heard.push(Heard::Message {
                 partition: 0,
                 offset: self.next,
@@ -148,6 +148,7 @@ pub fn notices(rows: Vec<Row>, since_ms: i64) -> Vec<Row> {
 pub(super) fn notice(body: &str, partition: i32, offset: i64) -> Option<Notice> {
     match Notice::read(body) {
         Ok(notice) => Some(notice),
+        Err(NoAlert::Heartbeat) => None,
         Err(error) => {
             tracing::warn!(partition, offset, %error, "no alert, passed over");
             None

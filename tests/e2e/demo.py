@@ -18,7 +18,7 @@ ENV = {name: value for name, value in os.environ.items() if not name.startswith(
 def the_alert_is_told(shown, lake):
     """The alert of contract-review came over the topic, and its share is that of the truth up to its tick."""
     block = re.search(r"Alerts, read back from the topic llm-retries.alerts:\n\n(.*?)\n\nThe lake is in", shown, re.S)[1]
-    head = re.search(r"^  FIRING  warning  contract-review  (\S+) (\S+) UTC\n +what +Retry-cost share, service "
+    head = re.search(r"^  FIRING  error  contract-review  (\S+) (\S+) UTC\n +what +Retry-cost share, service "
                      r"contract-review: (\S+) %, over 5 % \(24h\)$", block, re.M)
     assert head, block
     assert re.search(r"^ +last hour +\$\S+ redundant, \$\S+ of it confirmed", block, re.M), block

@@ -20,6 +20,6 @@ mod tests;
 
 pub use answer::{Answer, WAIT_MS_MAX, backoff_ms};
 pub use known::{AlertKey, KNOWN_BYTES_MAX, Known};
-pub use notice::{EVENT_TYPE, NoAlert, Notice};
+pub use notice::{EVENT_TYPE, HEARTBEAT_TYPE, NoAlert, Notice};
 pub use queue::{Outcome, Place, Position, Queue, QueueLimits};
 pub use service::{Request, Service};

@@ -33,7 +33,7 @@ pub fn parse(text: &str) -> Option<i64> {
 ///
 /// ```
 /// use retrytoll_core::timestamp::text;
-/// assert_eq!(text(1_788_300_000_123_456), "2026-09-01T22:40:00.123Z");
+/// assert_eq!(text(1_788_300_000_123_456), "2026-09-01T22:00:00.123Z");
 /// ```
 #[must_use]
 pub fn text(instant_us: i64) -> String {

@@ -95,7 +95,10 @@ fn batch(rows: &[Row]) -> anyhow::Result<RecordBatch> {
         ),
         (
             "why",
-            texts(&|it| Some(it.transition.ends_reason?.word().into())),
+            texts(&|it| match it.transition.ends_reason {
+                Some(reason) => Some(reason.word().into()),
+                None => it.inhibited_by().map(|by| format!("kept back for {by}")),
+            }),
             true,
         ),
         ("usd_per_hour", Arc::new(usd) as ArrayRef, true),

@@ -7,6 +7,8 @@ use crate::timestamp;
 
 /// The type of every alert's CloudEvent.
 pub const EVENT_TYPE: &str = "dev.retrytoll.alert.v1";
+/// The type of what each instance tells of itself, each minute, on the same topic.
+pub const HEARTBEAT_TYPE: &str = "dev.retrytoll.heartbeat.v1";
 
 /// A transition of an alert that was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub struct Notice {
 pub enum NoAlert {
     #[error("it is no JSON object")]
     NoObject,
+    #[error("it is a heartbeat")]
+    Heartbeat,
     #[error("its type is {0:?}, not {EVENT_TYPE:?}: read it with a newer release")]
     OtherType(String),
     #[error("its {0} is missing, or of another kind")]
@@ -57,6 +61,9 @@ impl Notice {
             found.map(str::to_owned).ok_or(NoAlert::Lacks(shown))
         };
         let of_type = text(&event, "type", "type")?;
+        if of_type == HEARTBEAT_TYPE {
+            return Err(NoAlert::Heartbeat);
+        }
         if of_type != EVENT_TYPE {
             return Err(NoAlert::OtherType(of_type));
         }

@@ -302,6 +302,8 @@ fn what_is_no_alert_says_why() {
         event.to_string()
     };
     let mut other = event("firing", json!({}));
+    other["type"] = HEARTBEAT_TYPE.into();
+    assert_eq!(Notice::read(&other.to_string()), Err(NoAlert::Heartbeat));
     other["type"] = "dev.retrytoll.alert.v2".into();
     for (body, why) in [
         ("{".to_owned(), "it is no JSON object"),

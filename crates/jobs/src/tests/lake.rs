@@ -306,3 +306,22 @@ async fn the_views_put_operations_together_and_every_sum_is_the_same_two_ways() 
         "0.069000000000 | 0.069000000000"
     );
 }
+
+/// Percentiles of times are no money; all else that a view or a job computes is exact.
+#[tokio::test]
+async fn no_figure_of_money_is_a_float() {
+    let lake = Lake::of(&[&[success("a", "r1", false, "0.01")]]).await;
+    let session = lake.open(None).await.unwrap();
+    for job in Catalog::embedded().jobs() {
+        let result = session.run_job(job, &the_day(), &BTreeMap::new()).await;
+        for field in result.unwrap().schema.fields() {
+            let (name, of) = (field.name(), field.data_type());
+            assert!(!of.is_floating(), "{name} of {} is {of}", job.name);
+        }
+    }
+    for view in ["attempts", "operations"] {
+        let plan = answer(&session, &format!("EXPLAIN SELECT * FROM {view}")).await;
+        assert!(plan.contains("cost_expected"), "{plan}");
+        assert!(!plan.contains("Float"), "{plan}");
+    }
+}
