@@ -12,7 +12,7 @@ WITH logs_success AS (
 ),
 retry AS (
   SELECT
-    provider, model, operation_id, service, error_class, cost_expected,
+    provider, model, source, operation_id, service, error_class, cost_expected,
     decision = 'success' AS delivered,
     success_service IS NOT NULL AS measured
   FROM attempts
@@ -26,12 +26,11 @@ sums AS (
     count(*) FILTER (WHERE measured) AS retries,
     count(*) FILTER (WHERE measured AND delivered) AS delivered,
     count(*) FILTER (WHERE NOT measured) AS unmeasured,
-    count(DISTINCT operation_id) FILTER (WHERE measured) AS operations,
+    count(DISTINCT request_hash(source, operation_id)) FILTER (WHERE measured) AS operations,
     count(DISTINCT service) FILTER (WHERE measured) AS services,
     sum(cost_expected) FILTER (WHERE measured) AS expected,
     count(*) FILTER (WHERE measured AND cost_expected IS NULL) AS cost_unknown,
-    string_agg(DISTINCT error_class, ', ' ORDER BY error_class)
-      FILTER (WHERE measured AND NOT delivered) AS classes
+    array_agg(DISTINCT error_class) FILTER (WHERE measured AND NOT delivered) AS class_list
   FROM retry
   GROUP BY provider, model
 )
@@ -45,7 +44,7 @@ SELECT
     WHEN retries = 0 THEN 'not computable: no success is logged'
     WHEN retries < $retries_min THEN 'too few: ' || retries || ' of ' || $retries_min
   END AS note,
-  classes,
+  array_to_string(array_sort(class_list), ', ') AS classes,
   operations,
   services,
   CAST(CASE WHEN retries = 0 THEN 0 ELSE expected END AS DECIMAL(38, 12)) AS retry_expected_usd,

@@ -14,7 +14,7 @@ WITH recent AS (
     CASE $by WHEN 'service' THEN service ELSE provider END AS key,
     count(*) AS attempts,
     count(*) FILTER (WHERE retry) AS retries,
-    count(DISTINCT operation_id) FILTER (WHERE retry) AS operations,
+    count(DISTINCT request_hash(source, operation_id)) FILTER (WHERE retry) AS operations,
     count(DISTINCT coalesce(service, '')) FILTER (WHERE retry) AS services,
     max(service) FILTER (WHERE retry) AS one_service,
     sum(cost_expected) FILTER (WHERE retry) AS expected,

@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, FieldRef};
 use chrono::{DateTime, Duration, Utc};
 use datafusion::catalog::TableProvider;
-use datafusion::common::{Column, ScalarValue};
+use datafusion::common::ScalarValue;
 use datafusion::datasource::ViewTable;
 use datafusion::error::DataFusionError;
 use datafusion::execution::context::SessionContext;
-use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, cast};
+use datafusion::logical_expr::cast;
 use datafusion::prelude::{Expr, col, lit};
 use retrytoll_lake::encode::attempts_schema;
 
@@ -91,7 +91,7 @@ pub async fn register(
         let statement = ask::parse(&place, sql)?;
         let plan = context.state().statement_to_plan(statement).await;
         let plan = plan.and_then(|plan| match name {
-            "placed" => placed(without_views(plan)?, mark_us),
+            "placed" => placed(plan, mark_us),
             _ => Ok(plan),
         });
         let view = plan.map(|plan| ViewTable::new(plan, Some(sql.to_owned())));
@@ -105,11 +105,7 @@ pub async fn register(
 /// ever added, and what an older writer did not know is null.
 fn with_every_column(raw: &Arc<dyn TableProvider>) -> Result<Vec<Expr>, DataFusionError> {
     let stored = raw.schema();
-    let mut columns = stored
-        .fields()
-        .iter()
-        .map(|field| col(format!("\"{}\"", field.name())))
-        .collect::<Vec<_>>();
+    let mut columns = stored.fields().iter().map(own).collect::<Vec<_>>();
     for field in attempts_schema().fields() {
         if stored.field_with_name(field.name()).is_err() {
             let null = ScalarValue::try_from(field.data_type())?;
@@ -121,17 +117,13 @@ fn with_every_column(raw: &Arc<dyn TableProvider>) -> Result<Vec<Expr>, DataFusi
 
 /// Text and bytes in arrays of their own: a view keeps all of the buffer alive that it looks into,
 /// and a sort would count, and hold, the whole column for the few rows it is given.
-fn without_views(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
-    let columns = plan.schema().iter().map(|(of, field)| {
-        let column = Expr::Column(Column::new(of.cloned(), field.name()));
-        match field.data_type() {
-            DataType::Utf8View => cast(column, DataType::Utf8).alias(field.name()),
-            DataType::BinaryView => cast(column, DataType::Binary).alias(field.name()),
-            _ => column,
-        }
-    });
-    let columns = columns.collect::<Vec<_>>();
-    LogicalPlanBuilder::from(plan).project(columns)?.build()
+fn own(field: &FieldRef) -> Expr {
+    let column = col(format!("\"{}\"", field.name()));
+    match field.data_type() {
+        DataType::Utf8View => cast(column, DataType::Utf8).alias(field.name()),
+        DataType::BinaryView => cast(column, DataType::Binary).alias(field.name()),
+        _ => column,
+    }
 }
 
 fn instant(time: DateTime<Utc>) -> ScalarValue {
