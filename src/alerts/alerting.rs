@@ -98,6 +98,8 @@ pub struct Alerting {
     /// When alerts were last sent, or could have been, ms of wall time: between ticks no more go
     /// than once in [`RESEND_MS`].
     occasion_ms: Option<i64>,
+    /// At the last tick every rule is looked at, whenever it is due.
+    to_end: bool,
     /// Where it is told that a rule's job failed.
     pub health: Arc<Health>,
 }
@@ -119,6 +121,7 @@ impl Alerting {
             last_ms: None,
             sent_ms: BTreeMap::new(),
             occasion_ms: None,
+            to_end: false,
             health: Arc::default(),
         })
     }
@@ -154,6 +157,7 @@ impl Alerting {
             let found = extent::of(&self.settings.root, &self.settings.limits).await?;
             self.last_ms = found.map(|(first_ms, _)| first_ms.saturating_sub(1));
         }
+        self.to_end = true;
         let sent = self.run_due(end_ms).await?;
         match self.health.failed_rules() {
             0 => Ok(sent),

@@ -94,9 +94,10 @@ pub fn of(
     Value::Object(data).to_string()
 }
 
-/// The data of an alert whose rule is gone: there is nothing to ask.
-pub fn without_rule(transition: &Transition, config: &Alerts) -> String {
+/// The data of an alert whose rule is gone: there is nothing to ask. `kind` is what its entity is.
+pub fn without_rule(transition: &Transition, kind: Option<String>, config: &Alerts) -> String {
     let mut data = head(transition, config, false);
+    data.extend(kind.map(|it| ("entity_kind".to_owned(), it.into())));
     let summary = format!(
         "{} of {}: the rule is off",
         transition.rule, transition.entity

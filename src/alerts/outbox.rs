@@ -178,6 +178,12 @@ impl Outbox {
             .filter(move |row| !unsent.contains(row.transition.dedup_key.as_str()))
     }
 
+    /// What the entity of an alert that fires is, such as `service`.
+    pub fn entity_kind(&self, dedup_key: &str) -> Option<String> {
+        let data: Value = serde_json::from_str(&self.firing.get(dedup_key)?.data).ok()?;
+        Some(data["entity_kind"].as_str()?.to_owned())
+    }
+
     /// Whether this alert fires.
     pub fn is_firing(&self, dedup_key: &str) -> bool {
         self.firing.contains_key(dedup_key)

@@ -600,4 +600,5 @@ fn an_alert_whose_rule_is_off_ends() {
         (&ended["state"], &ended["ends_reason"]),
         (&json!("resolved"), &json!("rule_removed"))
     );
+    assert_eq!(ended["entity_kind"], "service");
 }

@@ -289,7 +289,9 @@ def ingest(w, name, *operations):
     """A lake of these, and the alerts that were told of it."""
     path, told = w.folder / name, w.folder / f"{name}.alerts"
     path.write_bytes(b"".join(payload + b"\n" for _, payload in kafka_alerts.operations(*operations)))
-    w.start("ingest", path, "--alerts", told, "--lake", w.lake, "--set", "jobs.tick=1s").ends(0, 120)
+    off = kafka_alerts.TICKS["alerts__off"]
+    w.start("ingest", path, "--alerts", told, "--lake", w.lake, "--set", "jobs.tick=1s",
+            "--set", f"alerts.off={off}").ends(0, 120)
     return told.read_text().splitlines()
 
 
@@ -300,7 +302,7 @@ def a_lake_is_listed_and_sent(w):
     (told,) = ingest(w, "first.jsonl", 220, 25, "first")
     (row,) = listed(w)
     assert (row["state"], row["severity"], row["rule"], row["entity"], row["ended"], row["why"]) == (
-        "firing", "warning", "retry_share", kafka_alerts.SERVICE, None, None), row
+        "firing", "error", "retry_share", kafka_alerts.SERVICE, None, None), row
     assert row["usd_per_hour"] == "25" and row["summary"] == json.loads(told)["data"]["summary"], row
 
     sink = Sink(202)

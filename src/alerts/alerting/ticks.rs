@@ -127,8 +127,11 @@ impl Alerting {
         let config = &self.settings.alerts;
         let mut decided = removed
             .into_iter()
-            .map(|it| (data::without_rule(&it, config), it))
-            .map(|(data, it)| (it, data))
+            .map(|it| {
+                let kind = outbox.entity_kind(&it.dedup_key);
+                let data = data::without_rule(&it, kind, config);
+                (it, data)
+            })
             .collect::<Vec<_>>();
         for watch in &self.watches {
             if !self.is_worth(watch, outbox, look, busy) {
@@ -161,8 +164,10 @@ impl Alerting {
     /// Whether a rule is looked at: it is due, and something can have changed. Where nothing fires
     /// and there was no event for so long that nothing could, it is not asked.
     fn is_worth(&self, watch: &Watch, outbox: &Outbox, look: Look, busy: Option<&Busy>) -> bool {
-        let every_ms = watch.every * self.settings.tick_ms;
-        if !is_due(
+        let tick_ms = self.settings.tick_ms;
+        let every_ms = watch.every * tick_ms;
+        let is_last = self.to_end && next_tick(look.at_ms, look.mark_ms, tick_ms).is_none();
+        if !is_last && !is_due(
             every_ms,
             watch.window_ms,
             look.last_ms,
