@@ -90,7 +90,10 @@ pub fn run(args: &CheckArgs, world: &mut World) -> anyhow::Result<Exit> {
     // A mistake elsewhere must not hide what is wrong with the broker or the lake: what is usable
     // is looked at in any case.
     let mut findings = match &config.kafka {
-        Some(kafka) => broker::look(kafka, broker::ANSWER_TIMEOUT),
+        Some(kafka) => {
+            let has_budget = config.alerts.retries_per_hour > 0;
+            broker::look(kafka, has_budget, broker::ANSWER_TIMEOUT)
+        }
         None => vec![Finding::skipped(
             "broker",
             "kafka.bootstrap and kafka.topic are not set",

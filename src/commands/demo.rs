@@ -248,10 +248,6 @@ fn next_steps(root: &Path, truth: &Path, world: &mut World) -> anyhow::Result<()
         "  retrytoll sql \"SELECT service, count(*) AS attempts FROM attempts GROUP BY service\" \
          --lake {lake}"
     )?;
-    writeln!(
-        out,
-        "  retrytoll sql \"SELECT at, state, severity, entity FROM alerts WHERE revision = 1\" \
-         --lake {lake}"
-    )?;
+    writeln!(out, "  retrytoll alerts --lake {lake} --since 26h")?;
     Ok(())
 }

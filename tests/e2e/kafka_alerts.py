@@ -1,5 +1,6 @@
 """A topic -> `retrytoll run` -> alerts: one id per transition on the alert topic, whoever is killed."""
 
+import datetime
 import hashlib
 import json
 import os
@@ -175,7 +176,40 @@ def a_topic_that_is_down_delays_and_loses_nothing(w):
     toll.stop(10)
 
 
-CASES = [fires_and_resolves_through_crashes, a_read_to_the_end_looks_once,
+def a_budget_opens_the_breaker(w):
+    """More retries in the clock hour than alerts.retries_per_hour: an alert, and a record that says until
+    when; and the instance's heartbeat beside it."""
+    topic = topic_with_alerts(w)
+    w.topics.append(f"{topic}.breaker")
+    broker.create(f"{topic}.breaker", 1, {"cleanup.policy": "compact"})
+    # Retries of an hour that has just ended would be in no budget any more.
+    cases.until("an hour with a minute left", lambda: time.gmtime().tm_min < 59, 70)
+    off = TICKS["alerts__off"] + ",retry_share"
+    toll = w.run(topic, **TICKS | {"alerts__off": off, "alerts__retries_per_hour": "5"})
+    broker.produce(topic, operations(10, 10, "retried"))
+
+    def alerts_and_beats():
+        events = [json.loads(message.value()) for message in broker.messages(f"{topic}.alerts")]
+        alerts = [it["data"] for it in events if it["type"] == "dev.retrytoll.alert.v1"]
+        return alerts, [it["data"] for it in events if it["type"] == "dev.retrytoll.heartbeat.v1"]
+
+    cases.until("an alert", lambda: toll.is_up() and alerts_and_beats()[0], 40)
+    alerts, beats = alerts_and_beats()
+    SCHEMA.validate(alerts[0])
+    assert (alerts[0]["rule"], alerts[0]["entity"], alerts[0]["severity"], alerts[0]["state"]) == (
+        "retry_budget", SERVICE, "error", "firing"), alerts[0]
+    assert beats and beats[0]["problems"] == [], beats
+    record = broker.messages(f"{topic}.breaker")[0]
+    control = json.loads(record.value())
+    assert record.key().decode() == control["scope"] == SERVICE, (record.key(), control)
+    assert control["state"] == "open" and control["budget"] == 5 and 5 < control["used"] <= 10, control
+    opened = datetime.datetime.fromisoformat(control["opened_at"])
+    until = datetime.datetime.fromisoformat(control["until"])
+    assert until.minute == until.second == 0 and opened <= until <= opened + datetime.timedelta(hours=1), control
+    toll.stop(10)
+
+
+CASES = [fires_and_resolves_through_crashes, a_budget_opens_the_breaker, a_read_to_the_end_looks_once,
          a_topic_that_is_down_delays_and_loses_nothing]
 
 if __name__ == "__main__":

@@ -167,13 +167,15 @@ impl Alerting {
         let tick_ms = self.settings.tick_ms;
         let every_ms = watch.every * tick_ms;
         let is_last = self.to_end && next_tick(look.at_ms, look.mark_ms, tick_ms).is_none();
-        if !is_last && !is_due(
-            every_ms,
-            watch.window_ms,
-            look.last_ms,
-            look.at_ms,
-            look.mark_ms,
-        ) {
+        if !is_last
+            && !is_due(
+                every_ms,
+                watch.window_ms,
+                look.last_ms,
+                look.at_ms,
+                look.mark_ms,
+            )
+        {
             return false;
         }
         let Some(busy) = busy else { return true };

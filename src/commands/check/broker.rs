@@ -50,8 +50,8 @@ impl ClientContext for LastReason {
 
 impl ConsumerContext for LastReason {}
 
-/// The broker, and each topic that `run` uses.
-pub(super) fn look(kafka: &Kafka, timeout: Duration) -> Vec<Finding> {
+/// The broker, and each topic that `run` uses; that of the breaker only where a budget is set.
+pub(super) fn look(kafka: &Kafka, has_budget: bool, timeout: Duration) -> Vec<Finding> {
     let bootstrap = &kafka.bootstrap;
     let mut client = kafka.client();
     client
@@ -70,11 +70,15 @@ pub(super) fn look(kafka: &Kafka, timeout: Duration) -> Vec<Finding> {
         }
     };
     let mut findings = Vec::new();
-    for (key, topic) in [
+    let mut topics = vec![
         ("kafka.topic", &kafka.topic),
         ("kafka.dead_letter_topic", &kafka.dead_letter_topic),
         ("kafka.alert_topic", &kafka.alert_topic),
-    ] {
+    ];
+    if has_budget {
+        topics.push(("kafka.breaker_topic", &kafka.breaker_topic));
+    }
+    for (key, topic) in topics {
         let metadata = match consumer.fetch_metadata(Some(topic), timeout) {
             Ok(metadata) => metadata,
             Err(error) => {
@@ -193,7 +197,7 @@ mod tests {
         let cluster = MockCluster::new(1).expect("a mock cluster");
         cluster.create_topic("calls", 8, 1).expect("created");
         cluster.create_topic("calls.alerts", 1, 1).expect("created");
-        let found = look(&kafka(&cluster.bootstrap_servers()), ANSWER_TIMEOUT);
+        let found = look(&kafka(&cluster.bootstrap_servers()), false, ANSWER_TIMEOUT);
         let told: Vec<_> = found
             .iter()
             .map(|each| (each.state, each.text.as_str()))
@@ -218,7 +222,7 @@ mod tests {
     #[test]
     fn a_silent_broker_is_told_once_with_the_reason() {
         // Nobody listens on the discard port here.
-        let found = look(&kafka("127.0.0.1:9"), Duration::from_millis(1_500));
+        let found = look(&kafka("127.0.0.1:9"), false, Duration::from_millis(1_500));
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].state, State::Wrong);
         assert!(
