@@ -48,25 +48,29 @@ WITH attempt AS (
   UNION ALL BY NAME
   SELECT * EXCLUDE (superseded) FROM placed WHERE NOT superseded
 ),
+marked AS (
+  -- Where the provider stops on a disconnect, nothing after it was made.
+  SELECT *, strpos(coalesce(flags, ''), 'stops_on_disconnect') > 0 AS stops
+  FROM attempt
+),
 known AS (
   SELECT
-    * EXCLUDE (sibling_input, sibling_output),
+    * EXCLUDE (sibling_input, sibling_output, stops),
     -- Zero tokens of an attempt that failed are unknown, not none.
     CAST(NULLIF(input_tokens, 0) AS DECIMAL(15, 0)) AS own_input,
     CAST(sibling_input AS DECIMAL(15, 0)) AS sibling_input,
     CAST(
-      -- Where the provider stops on a disconnect, nothing after it was made.
-      CASE WHEN p_billed = 1 THEN received_output_tokens ELSE NULLIF(output_tokens, 0) END
+      CASE WHEN stops THEN received_output_tokens ELSE NULLIF(output_tokens, 0) END
       AS DECIMAL(15, 0)
     ) AS own_output,
     CAST(
-      CASE WHEN p_billed = 1 THEN received_output_tokens ELSE sibling_output END
+      CASE WHEN stops THEN received_output_tokens ELSE sibling_output END
       AS DECIMAL(15, 0)
     ) AS sibling_output,
     CAST(max_tokens * coalesce(n, 1) AS DECIMAL(15, 0)) AS output_max,
     CASE WHEN billing = 'unknown' THEN input_usd_per_mtok END AS input_price,
     CASE WHEN billing = 'unknown' THEN output_usd_per_mtok END AS output_price
-  FROM attempt
+  FROM marked
 ),
 -- A million tokens at a price, in millionths of it.
 estimated AS (

@@ -44,6 +44,8 @@ flags!(
     COST_UNIT_UNKNOWN 6 "cost_unit_unknown",
     /// A cost does not fit its column.
     COST_OVERFLOW 7 "cost_overflow",
+    /// A stream was cut, and its provider then stops: what was received is what can be billed.
+    STOPS_ON_DISCONNECT 8 "stops_on_disconnect",
 );
 
 impl Flags {

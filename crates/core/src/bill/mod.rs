@@ -98,6 +98,8 @@ pub struct Bill {
     pub unit_suspect: bool,
     pub unit_unknown: bool,
     pub overflow: bool,
+    /// Not known to be billed, and the provider stopped with the stream.
+    pub stops: bool,
 }
 
 /// The caller's cost is not used when it and the table are apart by more than this.
@@ -129,15 +131,21 @@ impl BillFacts<'_> {
         matches!(self.billing_mode, "provisioned" | "free" | "self_hosted")
     }
 
+    /// Whether the provider stopped with the stream.
+    fn stops(&self) -> bool {
+        let streamed = self.stream.unwrap_or(self.class == ErrorClass::Stream);
+        self.verdict.stops_on_disconnect && streamed
+    }
+
     /// The most tokens that the request itself allows.
     fn formula_tokens(&self) -> Option<Tokens> {
-        let streamed = self.stream.unwrap_or(self.class == ErrorClass::Stream);
         let output = match self.received_output_tokens {
-            Some(received) if self.verdict.stops_on_disconnect && streamed => received,
+            Some(received) if self.stops() => received,
             _ => self.max_tokens?.saturating_mul(self.n),
         };
         Some(Tokens {
-            input: self.input_tokens?,
+            // Zero is what is logged where nobody knows.
+            input: self.input_tokens.filter(|it| *it > 0)?,
             output,
             ..self.cache
         })
@@ -189,6 +197,7 @@ pub fn bill(facts: &BillFacts<'_>) -> Bill {
         unit_suspect: false,
         unit_unknown: false,
         overflow: false,
+        stops: false,
     };
     let caller = facts.caller(&mut bill);
     if facts.cache_hit {
@@ -263,6 +272,7 @@ fn by_policy(facts: &BillFacts<'_>, mut bill: Bill) -> Bill {
         (BillingState::Unknown, Some(price)) => {
             bill.confirmed = Some(0);
             bill.basis = Some(CostBasis::Formula);
+            bill.stops = facts.stops();
             if let Some(tokens) = facts.formula_tokens() {
                 bill.ceiling = price.cost(tokens);
                 bill.overflow = bill.ceiling.is_none();

@@ -134,14 +134,15 @@ fn the_callers_cost_counts_where_price_or_usage_is_missing() {
     let credits = BillFacts {
         cost_unit: "credits",
         max_tokens: Some(10),
-        input_tokens: Some(0),
+        input_tokens: Some(10),
         usage: UsageSource::Other,
         ..no_usage
     };
     assert!(bill(&credits).unit_unknown);
+    // 10 × $1 + 10 × $2 for a million.
     check(
         &credits,
-        (Unknown, E::Policy, Some(0), Some(20), Some(B::Formula)),
+        (Unknown, E::Policy, Some(0), Some(30), Some(B::Formula)),
     );
 }
 
@@ -202,7 +203,8 @@ fn zero_tokens_on_a_failure_are_unknown_not_free() {
         (bill.state, bill.confirmed, bill.p_billed),
         (Unknown, Some(0), Chance(9_000))
     );
-    assert!(bill.ceiling > Some(0));
+    // Of an input that nobody knows there is no most; a sibling's may tell it, in the view.
+    assert_eq!(bill.ceiling, None);
 }
 
 #[test]
@@ -313,10 +315,12 @@ fn where_the_provider_stops_only_what_was_received_counts() {
         &cut,
         (Unknown, E::Policy, Some(0), Some(1_080), Some(B::Formula)),
     );
+    assert!(bill(&cut).stops);
     let runs_on = BillFacts {
         verdict: UNKNOWN,
         ..cut
     };
+    assert!(!bill(&runs_on).stops);
     let all = (Unknown, E::Policy, Some(0), Some(2_024), Some(B::Formula));
     check(&runs_on, all);
     // A cut stream was a stream, also where nobody said so; a read was not.

@@ -1,7 +1,8 @@
 //! (`service`, `request_id`) → whether the request has more to it than one complete row.
 //!
-//! A day has millions of requests. They are remembered by a bit of their hash, in memory of a
-//! fixed size: two of one bit do no harm, then both are looked at, each by its own id.
+//! A day has millions of requests. They are remembered by two bits of a place by their hash, in
+//! memory of a fixed size: whether the request was met, and whether it is to be placed. Two requests
+//! of one place do no harm: then both are looked at, each by its own id.
 
 use std::sync::{Arc, OnceLock};
 
@@ -63,7 +64,8 @@ impl Requests {
         of_request("to_place", DataType::Boolean, Arc::new(ask))
     }
 
-    /// Takes the hashes of the requests in, the one column of `found`.
+    /// Takes the rows of `found` in: the hash of a row's request, and whether the row is
+    /// incomplete.
     ///
     /// # Errors
     /// The stream's, and where `pool` has no part of its `memory_bytes` left.
@@ -75,9 +77,11 @@ impl Requests {
     ) -> Result<()> {
         let mut bits = Bits::new(pool, memory_bytes / PART_OF_MEMORY)?;
         while let Some(batch) = found.next().await {
-            let hashes = batch?;
-            for hash in hashes.column(0).as_primitive::<UInt64Type>().values() {
-                bits.add(*hash);
+            let rows = batch?;
+            let hashes = rows.column(0).as_primitive::<UInt64Type>().values();
+            let incomplete = rows.column(1).as_boolean();
+            for (hash, incomplete) in hashes.iter().zip(incomplete.iter()) {
+                bits.add(*hash, incomplete == Some(true));
             }
         }
         // Nobody else fills it: a question does so once, before it runs.
@@ -87,17 +91,18 @@ impl Requests {
 }
 
 struct Bits {
-    words: Vec<u64>,
+    /// In turn a word of requests that were met, and one of those to be placed.
+    words: Vec<[u64; 2]>,
     _reserved: MemoryReservation,
 }
 
 impl Bits {
     fn new(pool: &Arc<dyn MemoryPool>, bytes: usize) -> Result<Self> {
-        let words = (bytes / size_of::<u64>()).max(1);
+        let words = (bytes / size_of::<[u64; 2]>()).max(1);
         let reserved = MemoryConsumer::new("requests to place").register(pool);
-        reserved.try_grow(words * size_of::<u64>())?;
+        reserved.try_grow(words * size_of::<[u64; 2]>())?;
         Ok(Self {
-            words: vec![0; words],
+            words: vec![[0; 2]; words],
             _reserved: reserved,
         })
     }
@@ -108,13 +113,17 @@ impl Bits {
         (word as usize, 1 << (hash % u64::from(u64::BITS)))
     }
 
-    fn add(&mut self, hash: u64) {
+    fn add(&mut self, hash: u64, incomplete: bool) {
         let (word, bit) = self.of(hash);
-        self.words[word] |= bit;
+        let [met, placed] = &mut self.words[word];
+        if incomplete || *met & bit != 0 {
+            *placed |= bit;
+        }
+        *met |= bit;
     }
 
     fn holds(&self, hash: u64) -> bool {
         let (word, bit) = self.of(hash);
-        self.words[word] & bit != 0
+        self.words[word][1] & bit != 0
     }
 }
