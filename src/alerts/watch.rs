@@ -138,7 +138,7 @@ impl Watch {
         let found = found.collect::<anyhow::Result<Vec<_>>>()?;
         let mut watches = found.into_iter().flatten().collect::<Vec<_>>();
         // The most severe first: at one tick, an alert inhibits those that follow from it.
-        watches.sort_by(|a, b| b.rule.severity.cmp(&a.rule.severity));
+        watches.sort_by_key(|it| std::cmp::Reverse(it.rule.severity));
         Ok(watches)
     }
 

@@ -12,7 +12,9 @@ use datafusion::common::hash_utils::{RandomState, create_hashes};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
-use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionImplementation, ScalarUDF, Volatility, create_udf,
+};
 use futures::StreamExt as _;
 
 /// Which part of a session's memory the bits take.
@@ -27,11 +29,7 @@ pub fn request_hash() -> ScalarUDF {
     of_request("request_hash", DataType::UInt64, Arc::new(hash))
 }
 
-fn of_request(
-    name: &str,
-    result: DataType,
-    function: Arc<dyn Fn(&[ColumnarValue]) -> Result<ColumnarValue> + Send + Sync>,
-) -> ScalarUDF {
+fn of_request(name: &str, result: DataType, function: ScalarFunctionImplementation) -> ScalarUDF {
     let text = vec![DataType::Utf8, DataType::Utf8];
     create_udf(name, text, result, Volatility::Immutable, function)
 }
