@@ -1,15 +1,9 @@
 -- What is redundant in the window, by entity: the cost per hour where the window is the last hour.
 -- Nothing redundant costs nothing; redundant attempts of which no cost is known have none.
+-- {entity} is what names one.
 WITH attempt AS (
   SELECT
-    CASE $by
-      WHEN 'service' THEN service
-      WHEN 'provider' THEN provider
-      WHEN 'provider/model' THEN concat_ws('/', provider, model)
-      WHEN 'model' THEN model
-      WHEN 'tenant' THEN tenant
-      WHEN 'team' THEN team
-    END AS entity,
+    {entity} AS entity,
     redundant, cost_confirmed, cost_expected, cost_ceiling
   FROM attempts
   WHERE counted AND ts >= $since AND ts < $until

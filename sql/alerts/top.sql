@@ -1,6 +1,6 @@
 -- Where the cost of an entity's retries comes from: at most five groups of service, provider,
 -- model, tenant and the class of the attempt that was retried, and of each the request whose retry
--- cost most. Only counted attempts; a hedge is no retry.
+-- cost most. Only counted attempts; a hedge is no retry. {entity} is what names one.
 --
 -- A retry whose cost is not known takes part in the count and in no sum; a group of which no cost
 -- is known comes last.
@@ -14,14 +14,7 @@ WITH attempt AS (
 ),
 retry AS (
   SELECT
-    CASE $by
-      WHEN 'service' THEN service
-      WHEN 'provider' THEN provider
-      WHEN 'provider/model' THEN concat_ws('/', provider, model)
-      WHEN 'model' THEN model
-      WHEN 'tenant' THEN tenant
-      WHEN 'team' THEN team
-    END AS entity,
+    {entity} AS entity,
     service,
     provider,
     model,
@@ -32,8 +25,7 @@ retry AS (
     server_request_id,
     client_request_id,
     row_number() OVER (
-      PARTITION BY
-        CASE $by WHEN 'team' THEN team END, service, provider, model, tenant, after_class
+      PARTITION BY {entity}, service, provider, model, tenant, after_class
       ORDER BY cost_expected DESC NULLS LAST, ts, request_id, attempt, source, source_partition,
         source_offset, source_index
     ) AS place

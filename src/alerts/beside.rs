@@ -6,10 +6,11 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use chrono::{DateTime, Utc};
 use futures::StreamExt as _;
-use retrytoll_jobs::{Job, Meta, Parameter, Place, Session, Value, Window};
+use retrytoll_jobs::{Job, Meta, Place, Session, Window};
 
 use super::cell;
 use super::watch::span;
+use crate::config::table::DIMENSIONS;
 
 const TOP: &str = include_str!("../../sql/alerts/top.sql");
 const HOUR: &str = include_str!("../../sql/alerts/hour.sql");
@@ -20,8 +21,8 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Where the cost of each entity's retries in `window` comes from; nothing for a kind that
-    /// `sql/alerts/top.sql` does not know.
+    /// Where the cost of each entity's retries in `window` comes from; nothing for a kind that is
+    /// no dimension.
     pub async fn top(session: &Session, kind: &str, window: &Window) -> anyhow::Result<Self> {
         Self::ask(session, "top", TOP, kind, window).await
     }
@@ -38,19 +39,20 @@ impl Beside {
         kind: &str,
         window: &Window,
     ) -> anyhow::Result<Self> {
-        let by = Parameter {
-            meaning: String::new(),
-            default: Value::Text(kind.to_owned()),
-            one_of: Vec::new(),
+        let columns = kind.split('/').collect::<Vec<_>>();
+        if !columns.iter().all(|it| DIMENSIONS.contains(it)) {
+            let batches = Vec::new();
+            return Ok(Self { batches });
+        }
+        let entity = match &columns[..] {
+            [column] => (*column).to_owned(),
+            _ => format!("concat_ws('/', {})", columns.join(", ")),
         };
         let job = Arc::new(Job {
             name: name.to_owned(),
             file: format!("sql/alerts/{name}.sql"),
-            sql: sql.to_owned(),
-            meta: Meta {
-                parameters: BTreeMap::from([("by".to_owned(), by)]),
-                ..Meta::default()
-            },
+            sql: sql.replace("{entity}", &entity),
+            meta: Meta::default(),
         });
         let result = session.run_job(&job, window, &BTreeMap::new()).await?;
         Ok(Self {

@@ -25,18 +25,9 @@ use crate::config::usable::Alerts;
 const START_MS: i64 = 1_763_596_800_000;
 const MINUTE_MS: i64 = 60_000;
 
+/// The first is looked at alone where the others are off.
 const RULES: [&str; 8] = [
     "retry_share",
-    "retry_storm",
-    "doomed_outage",
-    "repeated_billing",
-    "retry_budget",
-    "token_budget",
-    "usage_coverage",
-    "unpriced",
-];
-/// What is off where one rule is looked at alone.
-const ALL_BUT_SHARE: [&str; 7] = [
     "retry_storm",
     "doomed_outage",
     "repeated_billing",
@@ -86,7 +77,7 @@ impl Lake {
 
     /// As after a start of the process; no tick is due at the mark [`START_MS`].
     fn alerting(&self, hide: &[&str]) -> Alerting {
-        self.alerting_with(&ALL_BUT_SHARE, hide)
+        self.alerting_with(&RULES[1..], hide)
     }
 
     fn alerting_with(&self, off: &[&str], hide: &[&str]) -> Alerting {
@@ -237,7 +228,7 @@ fn a_clock_that_goes_on_or_back_neither_repeats_nor_keeps_back() {
     drop(outbox);
     let now = Arc::clone(&lake.now);
     let clock = Clock::new(move || now.fetch_add(7, Ordering::SeqCst));
-    let mut alerting = lake.not_begun(&ALL_BUT_SHARE, &[], clock);
+    let mut alerting = lake.not_begun(&RULES[1..], &[], clock);
     alerting.start_after(START_MS);
     assert_eq!(lake.run_due(&mut alerting, 0).len(), 1);
     assert_eq!(lake.run_due(&mut alerting, 0), []);
@@ -558,7 +549,7 @@ fn a_read_to_the_end_is_looked_at_and_after_a_kill_so_is_its_end() {
         (true, "2025-11-20T05:00:00Z"),
     ] {
         let lake = filled();
-        let mut alerting = lake.not_begun(&ALL_BUT_SHARE, &[], lake.clock());
+        let mut alerting = lake.not_begun(&RULES[1..], &[], lake.clock());
         if begun {
             lake.runtime.block_on(alerting.begin()).unwrap();
         }

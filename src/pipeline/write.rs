@@ -237,9 +237,12 @@ impl<S: Starts> Stage<S> {
         self.pending.caught_up &= rows.caught_up;
         let now_ms = self.clock.now_ms();
         self.health.took(rows.keep.len() as u64, 0, now_ms);
+        let clock_ms = rows.progress.clock_ms;
         self.health.is_behind(match rows.caught_up {
+            // Without a time yet, nobody knows how far.
+            false if clock_ms == i64::MIN => 0,
             true => 0,
-            false => now_ms - rows.progress.clock_ms,
+            false => now_ms.saturating_sub(clock_ms),
         });
         let stands = (rows.progress, rows.file);
         self.pending

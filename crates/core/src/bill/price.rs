@@ -200,10 +200,18 @@ impl Prices {
         })
     }
 
-    /// The price of a model: of `provider/model`, else of the exact name. `None` is unpriced,
-    /// which is never zero.
+    /// The price of a model: of `provider/model`, else of the exact name; where neither is there,
+    /// of the name without the date at its end. `None` is unpriced, which is never zero.
+    ///
+    /// Answers name the snapshot, such as `gpt-4o-mini-2024-07-18`, which costs what its model does
+    /// unless the table says otherwise. Other endings, such as `-2407`, are models of their own.
     #[must_use]
     pub fn get(&self, provider: &str, model: &str) -> Option<&Price> {
+        let undated = || self.find(provider, without_date(model)?);
+        self.find(provider, model).or_else(undated)
+    }
+
+    fn find(&self, provider: &str, model: &str) -> Option<&Price> {
         let mut key = [0; KEY_BYTES_MAX];
         let len = provider.len() + 1 + model.len();
         if !provider.is_empty() && len <= KEY_BYTES_MAX {
@@ -228,6 +236,18 @@ impl Prices {
     pub fn version(&self) -> &str {
         &self.version
     }
+}
+
+/// A name without the `-YYYY-MM-DD` at its end; `None` where none is there.
+fn without_date(model: &str) -> Option<&str> {
+    const FORM: &[u8] = b"-dddd-dd-dd";
+    let (name, date) = model.split_at_checked(model.len().checked_sub(FORM.len())?)?;
+    let fits = |(byte, form): (u8, &u8)| match form {
+        b'd' => byte.is_ascii_digit(),
+        _ => byte == *form,
+    };
+    let is_date = date.bytes().zip(FORM).all(fits);
+    (is_date && !name.is_empty()).then_some(name)
 }
 
 impl Entry<'_> {
@@ -374,6 +394,10 @@ mod tests {
         assert_eq!(input("acme"), Some(2 * PRICE_MAX / 1_000_000));
         assert_eq!(input("other"), Some(PRICE_MAX / 1_000_000));
         assert_eq!(input(""), Some(PRICE_MAX / 1_000_000));
+        // A snapshot costs what its model does, by whatever name that is found.
+        assert_eq!(prices.get("", "plain-2024-07-18"), prices.get("", "plain"));
+        assert!(prices.get("", "plain-2024-07-18").is_some());
+        assert!(prices.get("acme", "routed-2025-01-31").is_some());
         let long = "x".repeat(2 * KEY_BYTES_MAX);
         assert!(prices.get(&long, "both").is_some());
         for (provider, model) in [
@@ -382,6 +406,10 @@ mod tests {
             ("", "image"),
             ("", "Plain"),
             ("", "plain-2407"),
+            ("", "plain-20240718"),
+            ("", "plain-24-07-18"),
+            ("", "-2024-07-18"),
+            ("", "plain-2024-07-18-x"),
         ] {
             assert!(prices.get(provider, model).is_none(), "{model}");
         }
