@@ -126,6 +126,7 @@ mod tests {
 
     fn moved(partition: i32) -> Fact {
         Fact::Moved {
+            at_end: false,
             partition,
             progress: retrytoll_core::step::Progress::begin(0),
             file: None,

@@ -24,6 +24,8 @@ pub enum Fact {
         partition: i32,
         progress: Progress,
         file: Option<FileMark>,
+        /// It was read to its end: rows of it that were not caught up are so now.
+        at_end: bool,
     },
     Bad(Box<DeadLetter>),
     /// Nothing more comes: finish and commit.

@@ -1,6 +1,6 @@
 //! What the flush at hand holds, from its first row to its commit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use parquet::errors::ParquetError;
@@ -21,8 +21,8 @@ pub struct Pending {
     with_rows: Vec<SourcePartition>,
     pub dead_letters: Vec<DeadLetter>,
     pub rows: u64,
-    /// Every batch so far came from a partition that was read to its end.
-    pub caught_up: bool,
+    /// Partitions with rows here that were not read to their end, then or since.
+    behind: BTreeSet<SourcePartition>,
 }
 
 impl Pending {
@@ -34,7 +34,7 @@ impl Pending {
             with_rows: Vec::new(),
             dead_letters: Vec::new(),
             rows: 0,
-            caught_up: true,
+            behind: BTreeSet::new(),
         }
     }
 
@@ -62,6 +62,20 @@ impl Pending {
         self.dead_letters.push(letter);
     }
 
+    /// Whether the partition is read to its end.
+    pub fn stands_at_end(&mut self, partition: &SourcePartition, at_end: bool) {
+        if at_end {
+            self.behind.remove(partition);
+        } else {
+            self.behind.insert(partition.clone());
+        }
+    }
+
+    /// Every partition with rows here was read to its end.
+    pub fn is_caught_up(&self) -> bool {
+        self.behind.is_empty()
+    }
+
     /// The partition moved on without rows.
     pub fn moved(&mut self, partition: SourcePartition, stands: (Progress, Option<FileMark>)) {
         self.positions.insert(partition, stands);
@@ -69,6 +83,7 @@ impl Pending {
 
     /// Forgets the position of a partition that has no rows here: it is not ours to state.
     pub fn forget(&mut self, partition: &SourcePartition) {
+        self.behind.remove(partition);
         if !self.with_rows.contains(partition) {
             self.positions.remove(partition);
         }
@@ -122,5 +137,29 @@ impl Pending {
             files: files.collect(),
             positions: positions.collect(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Few rows may come before the end of their partition is seen, and nothing after them.
+    #[test]
+    fn rows_are_caught_up_when_their_partitions_are_later() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let mut pending = Pending::new(folder.path(), FileLimits::default());
+        let partition = |number| SourcePartition::new("topic", number);
+        assert!(pending.is_caught_up());
+        pending.stands_at_end(&partition(0), false);
+        pending.stands_at_end(&partition(1), false);
+        pending.stands_at_end(&partition(0), true);
+        assert!(!pending.is_caught_up());
+        pending.stands_at_end(&partition(1), true);
+        assert!(pending.is_caught_up());
+        // One that is not ours any more keeps nothing waiting.
+        pending.stands_at_end(&partition(2), false);
+        pending.forget(&partition(2));
+        assert!(pending.is_caught_up());
     }
 }

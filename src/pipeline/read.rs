@@ -67,6 +67,8 @@ struct Partition {
     at_end: bool,
     /// When it was last read to its end, ms.
     at_end_ms: i64,
+    /// Rows were handed on as not caught up, and nothing after them said that they are.
+    told_behind: bool,
 }
 
 /// The reading stage.
@@ -114,6 +116,7 @@ impl Reader {
             reported: Some(from),
             at_end: false,
             at_end_ms: i64::MIN,
+            told_behind: false,
         };
         self.partitions.insert(partition, begun);
         self.share_memory();
@@ -252,13 +255,17 @@ impl Reader {
         if self.effects.keep.is_empty() {
             let moved = partition.reported.is_none_or(|it| it.next != progress.next);
             let before_ms = partition.reported.map_or(i64::MIN, |it| it.clock_ms);
-            if moved || progress.clock_ms.saturating_sub(before_ms) >= CLOCK_STEP_MS {
+            let catches_up = partition.at_end && partition.told_behind;
+            let clock_moved = progress.clock_ms.saturating_sub(before_ms) >= CLOCK_STEP_MS;
+            if moved || catches_up || clock_moved {
                 partition.reported = Some(progress);
+                partition.told_behind &= !partition.at_end;
                 let file = self.file;
                 self.outlet.send(Fact::Moved {
                     partition: number,
                     progress,
                     file,
+                    at_end: partition.at_end,
                 })?;
             }
             return Ok(());
@@ -268,6 +275,8 @@ impl Reader {
         if let Some(look) = &mut self.first_look {
             look.batch(&batch, &self.decoder.dictionary, &derived);
         }
+        let caught_up = now_ms.saturating_sub(partition.at_end_ms) < CAUGHT_UP_MS;
+        partition.told_behind = !caught_up;
         let rows = Rows {
             partition: number,
             bytes: batch.heap_bytes() + derived.heap_bytes(),
@@ -277,7 +286,7 @@ impl Reader {
             batch,
             progress,
             file: self.file,
-            caught_up: now_ms.saturating_sub(partition.at_end_ms) < CAUGHT_UP_MS,
+            caught_up,
         };
         self.outlet.send(Fact::Rows(Box::new(rows)))?;
         Ok(())

@@ -211,9 +211,14 @@ impl<S: Starts> Stage<S> {
                 partition,
                 progress,
                 file,
+                at_end,
             } => {
-                self.pending
-                    .moved(self.partition(partition), (progress, file));
+                let partition = self.partition(partition);
+                if at_end {
+                    self.pending.stands_at_end(&partition, true);
+                    self.health.is_behind(0);
+                }
+                self.pending.moved(partition, (progress, file));
                 Ok(())
             }
             Fact::Bad(letter) => {
@@ -234,7 +239,7 @@ impl<S: Starts> Stage<S> {
             &rows.words,
             &self.settings.versions,
         )?;
-        self.pending.caught_up &= rows.caught_up;
+        self.pending.stands_at_end(&partition, rows.caught_up);
         let now_ms = self.clock.now_ms();
         self.health.took(rows.keep.len() as u64, 0, now_ms);
         let clock_ms = rows.progress.clock_ms;
@@ -338,7 +343,7 @@ impl<S: Starts> Stage<S> {
         let settings = &self.settings;
         match self.pending.began_ms() {
             Some(began_ms) => {
-                let interval = match self.pending.caught_up {
+                let interval = match self.pending.is_caught_up() {
                     true => settings.interval_ms,
                     false => settings.interval_behind_ms,
                 };
