@@ -22,7 +22,7 @@ pub struct Limits {
     pub spill_bytes: u64,
     /// Where they spill to; the system's folder for temporary files by default.
     pub spill_folder: Option<PathBuf>,
-    /// How many threads one query may use.
+    /// How many threads one query may use; where memory is short for so many, fewer work.
     pub threads: usize,
 }
 
@@ -36,6 +36,10 @@ impl Default for Limits {
         }
     }
 }
+
+/// What a thread needs of the memory, bytes: each has sorts and buffers of its own, and with less
+/// they would not even begin.
+const THREAD_BYTES_MIN: usize = 100_000_000;
 
 /// What all questions of a session share: memory, and the folder they spill to.
 pub fn runtime(limits: &Limits) -> Result<Arc<RuntimeEnv>, DataFusionError> {
@@ -54,8 +58,9 @@ pub fn runtime(limits: &Limits) -> Result<Arc<RuntimeEnv>, DataFusionError> {
 
 /// One question's tables and settings.
 pub fn context(limits: &Limits, runtime: Arc<RuntimeEnv>) -> SessionContext {
+    let threads = limits.threads.min(limits.memory_bytes / THREAD_BYTES_MIN);
     let mut config = SessionConfig::new()
-        .with_target_partitions(limits.threads.max(1))
+        .with_target_partitions(threads.max(1))
         .with_information_schema(true);
     let options = config.options_mut();
     // A number with a point in a query is as exact as the money it stands beside.
