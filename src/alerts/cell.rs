@@ -4,20 +4,14 @@ use arrow::array::{Array as _, ArrayRef, AsArray as _, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal128Type, Int64Type};
 use arrow::util::display::array_value_to_string;
-use chrono::DateTime;
 use retrytoll_core::money::{DOLLAR, SCALE};
+use retrytoll_core::timestamp;
 use retrytoll_jobs::render::decimal_text;
 use serde_json::{Map, Value};
 
 /// An instant as RFC 3339, to the second; with milliseconds where it has some.
 pub fn time_text(ms: i64) -> String {
-    let time = DateTime::from_timestamp_millis(ms).unwrap_or_default();
-    let form = if ms % 1_000 == 0 {
-        "%Y-%m-%dT%H:%M:%SZ"
-    } else {
-        "%Y-%m-%dT%H:%M:%S%.3fZ"
-    };
-    time.format(form).to_string()
+    timestamp::text(ms.saturating_mul(1_000)).replace(".000Z", "Z")
 }
 
 /// The column `name`'s value as text; `None` for null and for a column that is not there.

@@ -106,7 +106,8 @@ pub fn without_rule(transition: &Transition, kind: Option<String>, config: &Aler
     Value::Object(data).to_string()
 }
 
-fn head(transition: &Transition, config: &Alerts, stale: bool) -> Map<String, Value> {
+/// What every alert says.
+pub fn head(transition: &Transition, config: &Alerts, stale: bool) -> Map<String, Value> {
     let at = time_text(transition.at_ms);
     let ends_at = (transition.state == State::Resolved).then(|| at.clone());
     map(json!({
@@ -127,7 +128,8 @@ fn head(transition: &Transition, config: &Alerts, stale: bool) -> Map<String, Va
     }))
 }
 
-fn map(value: Value) -> Map<String, Value> {
+/// The fields of an object.
+pub fn map(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
         _ => Map::new(),

@@ -16,7 +16,7 @@ use super::row::{INHIBITED_BY, Row};
 use crate::kafka::Producer;
 
 /// The schema of its data: `schemas/alert.v1.json`.
-pub const DATA_SCHEMA: &str = "https://retrytoll.dev/schemas/alert.v1.json";
+const DATA_SCHEMA: &str = "https://retrytoll.dev/schemas/alert.v1.json";
 
 /// An alert on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +40,25 @@ impl Letter {
     }
 }
 
+/// The events' source, by the consumer group.
+pub fn source(group: &str) -> String {
+    format!("/retrytoll/{group}")
+}
+
+/// A CloudEvent.
+pub fn event(kind: &str, source: &str, id: &str, subject: &str, at_ms: i64, data: Value) -> Value {
+    json!({
+        "specversion": "1.0",
+        "id": id,
+        "source": source,
+        "type": kind,
+        "subject": subject,
+        "time": time_text(at_ms),
+        "datacontenttype": "application/json",
+        "data": data,
+    })
+}
+
 /// The CloudEvent of a row; `more` is how many wait behind it, 0 unless it is the last of many.
 pub fn letter(row: &Row, source: &str, more: usize) -> anyhow::Result<Letter> {
     let transition = &row.transition;
@@ -55,17 +74,9 @@ pub fn letter(row: &Row, source: &str, more: usize) -> anyhow::Result<Letter> {
             data["summary"] = format!("{summary}; and {more} more").into();
         }
     }
-    let body = json!({
-        "specversion": "1.0",
-        "id": transition.id(),
-        "source": source,
-        "type": EVENT_TYPE,
-        "subject": transition.entity,
-        "time": time_text(transition.at_ms),
-        "datacontenttype": "application/json",
-        "dataschema": DATA_SCHEMA,
-        "data": data,
-    });
+    let (id, subject) = (transition.id(), &transition.entity);
+    let mut body = event(EVENT_TYPE, source, &id, subject, transition.at_ms, data);
+    body["dataschema"] = DATA_SCHEMA.into();
     Ok(Letter {
         control: control(row),
         ..Letter::new(transition.dedup_key.clone(), &body)

@@ -27,7 +27,7 @@ mod tests;
 mod watch;
 
 pub use alerting::{Alerting, AlertingSettings, Sent};
-pub use event::{AlertOutlet, letter};
+pub use event::{AlertOutlet, letter, source};
 pub use pulse::Pulse;
 pub use row::Row;
 pub use stored::Stored;

@@ -17,7 +17,7 @@ use retrytoll_lake::table::{CHECKPOINT_COMMITS, LOG_KEPT_MS};
 use retrytoll_lake::{Clock, DataFile, Writer, replay};
 use serde_json::Value;
 
-use super::row::{DECIDED, INHIBITED_BY, Row, SENT, schema, to_batch};
+use super::row::{DECIDED, INHIBITED_BY, Key, Row, SENT, keep_newest, schema, to_batch};
 use super::{ALERTS, stored};
 use crate::lake;
 
@@ -28,9 +28,6 @@ pub const FENCE_MS_MAX: i64 = 10_000;
 /// What is sent is taken within this, ms, or it was not sent: later it could pass a newer
 /// leader's.
 pub const SEND_MS_MAX: i64 = FENCE_MS_MAX / 2;
-
-/// By what a transition is known: its alert, and its number.
-pub type Key = (String, i64);
 
 /// The outbox, in the leader's place.
 pub struct Outbox {
@@ -78,13 +75,7 @@ impl Outbox {
         let mut newest: BTreeMap<Key, Row> = BTreeMap::new();
         for path in files.live.keys() {
             for row in stored::read_file(&self.folder.join(path))? {
-                let key = (row.transition.dedup_key.clone(), row.transition.number);
-                if newest
-                    .get(&key)
-                    .is_none_or(|known| known.revision < row.revision)
-                {
-                    newest.insert(key, row);
-                }
+                keep_newest(&mut newest, row);
             }
         }
         for row in newest.into_values() {
@@ -95,7 +86,7 @@ impl Outbox {
 
     /// Takes a committed row in; of one alert, in the order of its numbers.
     fn take(&mut self, row: Row) {
-        let key = (row.transition.dedup_key.clone(), row.transition.number);
+        let key = row.key();
         match row.transition.state {
             State::Firing => self.firing.insert(key.0.clone(), row.clone()),
             State::Resolved => self.firing.remove(&key.0),

@@ -8,13 +8,15 @@ mod judge;
 use std::sync::Arc;
 use std::time::Duration;
 
-use retrytoll_core::alert::{dedup_key, transition_id};
-use retrytoll_core::notify::{EVENT_TYPE, HEARTBEAT_TYPE};
+use retrytoll_core::alert::{EndsReason, Severity, State, Transition, dedup_key, transition_id};
+use retrytoll_core::notify::HEARTBEAT_TYPE;
 use retrytoll_lake::Clock;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::cell::time_text;
-use super::event::{AlertOutlet, DATA_SCHEMA, Letter};
+use super::data;
+use super::event::{AlertOutlet, Letter, event, letter, source};
+use super::row::{Row, SENT};
 use crate::config::usable::Alerts;
 use crate::pipeline::{Health, Reading};
 use judge::Minutes;
@@ -44,13 +46,13 @@ struct Open {
 impl Pulse {
     /// Runs until the runtime ends. What can't be sent is a warning: the next minute sends anew.
     pub async fn run(self) {
-        let pulse = Arc::new(self);
         let (mut minutes, mut open) = (Minutes::default(), None);
         loop {
-            let reading = pulse.health.read(pulse.clock.now_ms());
-            let letters = pulse.letters(&mut minutes, &mut open, reading);
-            let sender = Arc::clone(&pulse);
-            let sent = tokio::task::spawn_blocking(move || sender.outlet.send(&letters)).await;
+            let reading = self.health.read(self.clock.now_ms());
+            let letters = self.letters(&mut minutes, &mut open, reading);
+            let outlet = Arc::clone(&self.outlet);
+            let send = move || letters.and_then(|it| outlet.send(&it));
+            let sent = tokio::task::spawn_blocking(send).await;
             if let Ok(Err(error)) = sent {
                 let error = format!("{error:#}");
                 tracing::warn!(error, "no heartbeat; the next one is due in a minute");
@@ -65,116 +67,90 @@ impl Pulse {
         minutes: &mut Minutes,
         open: &mut Option<Open>,
         reading: Reading,
-    ) -> Vec<Letter> {
+    ) -> anyhow::Result<Vec<Letter>> {
         let problems = minutes.judge(reading, self.alerts.silent_after_ms);
         let mut letters = vec![self.heartbeat(reading, &problems)];
         if self.alerts.off.iter().any(|it| it == PIPELINE) {
-            return letters;
+            return Ok(letters);
         }
         if !problems.is_empty() {
             let since_ms = open.as_ref().map_or(reading.at_ms, |it| it.since_ms);
             let now = Open { since_ms, problems };
-            letters.push(self.alert(&now, None, reading));
+            letters.push(self.alert(&now, false, reading)?);
             *open = Some(now);
         } else if let Some(ended) = open.take() {
-            letters.push(self.alert(&ended, Some(reading.at_ms), reading));
+            letters.push(self.alert(&ended, true, reading)?);
         }
-        letters
+        Ok(letters)
     }
 
     fn heartbeat(&self, reading: Reading, problems: &[String]) -> Letter {
         let key = format!("heartbeat/{}", self.instance);
-        let mut data = figures(reading);
-        data.insert("instance".to_owned(), self.instance.clone().into());
-        data.insert("at".to_owned(), time_text(reading.at_ms).into());
-        data.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
-        data.insert("problems".to_owned(), problems.into());
-        let id = transition_id(&key, reading.at_ms);
-        let event = self.event(HEARTBEAT_TYPE, &id, reading.at_ms, data);
+        let data = json!({
+            "instance": self.instance,
+            "at": time_text(reading.at_ms),
+            "version": env!("CARGO_PKG_VERSION"),
+            "rows": reading.rows,
+            "dead_letters": reading.dead_letters,
+            "taken_at": reading.taken_ms.map(time_text),
+            "committed_at": reading.committed_ms.map(time_text),
+            "behind_ms": reading.behind_ms,
+            "failed_rules": reading.failed_rules,
+            "problems": problems,
+        });
+        let (source, id) = (source(&self.group), transition_id(&key, reading.at_ms));
+        let (subject, at_ms) = (&self.instance, reading.at_ms);
+        let event = event(HEARTBEAT_TYPE, &source, &id, subject, at_ms, data);
         Letter::new(key, &event)
     }
 
     /// Under one number while it fires, and the next when it ends; times of wall clock have no
     /// number twice.
-    fn alert(&self, open: &Open, ended_ms: Option<i64>, reading: Reading) -> Letter {
-        let key = dedup_key(PIPELINE, &self.instance);
-        let number = open.since_ms + i64::from(ended_ms.is_some());
-        let id = transition_id(&key, number);
+    fn alert(&self, open: &Open, ended: bool, reading: Reading) -> anyhow::Result<Letter> {
+        let transition = Transition {
+            dedup_key: dedup_key(PIPELINE, &self.instance),
+            number: open.since_ms + i64::from(ended),
+            rule: PIPELINE.to_owned(),
+            entity: self.instance.clone(),
+            state: if ended {
+                State::Resolved
+            } else {
+                State::Firing
+            },
+            severity: Severity::Critical,
+            ends_reason: ended.then_some(EndsReason::Recovered),
+            starts_at_ms: open.since_ms,
+            at_ms: reading.at_ms,
+        };
         let told = open.problems.join("; ");
-        let state = if ended_ms.is_some() {
-            "resolved"
-        } else {
-            "firing"
+        let summary = match ended {
+            true => "resolved, recovered",
+            false => &told,
         };
-        let summary = match ended_ms {
-            Some(_) => format!("Pipeline, instance {}: resolved, recovered", self.instance),
-            None => format!("Pipeline, instance {}: {told}", self.instance),
-        };
-        let data = json!({
-            "dedup_key": key,
-            "id": id,
-            "transition": number,
-            "rule": PIPELINE,
-            "entity": self.instance,
+        let mut data = data::head(&transition, &self.alerts, false);
+        data.extend(data::map(json!({
             "entity_kind": "instance",
-            "state": state,
-            "severity": "critical",
-            "starts_at": time_text(open.since_ms),
-            "ends_at": ended_ms.map(time_text),
-            "ends_reason": ended_ms.map(|_| "recovered"),
-            "at": time_text(reading.at_ms),
-            "stale": false,
             "title": "Pipeline",
-            "summary": summary,
+            "summary": format!("Pipeline, instance {}: {summary}", self.instance),
             "counted": "records",
             "counts": { "rows": reading.rows, "dead_letters": reading.dead_letters },
             "likely_cause": told,
             "action": "Read this instance's log for its last errors, and try `retrytoll check` with its configuration.",
-            "owner": self.alerts.owner,
-            "runbook_url": self.alerts.runbook_url,
-        });
-        let Value::Object(data) = data else {
-            return Letter::new(key, &Value::Null);
+        })));
+        let row = Row {
+            transition,
+            revision: SENT,
+            data: Value::Object(data).to_string(),
         };
-        let mut event = self.event(EVENT_TYPE, &id, reading.at_ms, data);
-        event["dataschema"] = DATA_SCHEMA.into();
-        Letter::new(key, &event)
-    }
-
-    fn event(&self, kind: &str, id: &str, at_ms: i64, data: Map<String, Value>) -> Value {
-        json!({
-            "specversion": "1.0",
-            "id": id,
-            "source": format!("/retrytoll/{}", self.group),
-            "type": kind,
-            "subject": self.instance,
-            "time": time_text(at_ms),
-            "datacontenttype": "application/json",
-            "data": data,
-        })
-    }
-}
-
-fn figures(reading: Reading) -> Map<String, Value> {
-    let figures = json!({
-        "rows": reading.rows,
-        "dead_letters": reading.dead_letters,
-        "taken_at": reading.taken_ms.map(time_text),
-        "committed_at": reading.committed_ms.map(time_text),
-        "behind_ms": reading.behind_ms,
-        "failed_rules": reading.failed_rules,
-    });
-    match figures {
-        Value::Object(map) => map,
-        _ => Map::new(),
+        letter(&row, &source(&self.group), 0)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alerts::extent::MINUTE_MS;
 
-    const MINUTE_MS: i64 = 60_000;
     const START_MS: i64 = 1_763_596_800_000;
 
     fn pulse(off: &[&str]) -> Pulse {
@@ -206,7 +182,7 @@ mod tests {
                 waiting_since_ms: waits.then_some(START_MS + MINUTE_MS),
                 ..Reading::default()
             };
-            for letter in pulse.letters(&mut minutes, &mut open, reading) {
+            for letter in pulse.letters(&mut minutes, &mut open, reading).unwrap() {
                 let event: Value = serde_json::from_str(&letter.body).unwrap();
                 let data = &event["data"];
                 let words = [&data["state"], &data["starts_at"], &event["id"]];

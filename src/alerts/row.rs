@@ -1,5 +1,6 @@
 //! A transition with its data ↔ a row of the table `alerts`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
@@ -30,11 +31,28 @@ pub struct Row {
     pub data: String,
 }
 
+/// By what a transition is known: its alert, and its number.
+pub type Key = (String, i64);
+
 impl Row {
+    /// By what its transition is known.
+    pub fn key(&self) -> Key {
+        (self.transition.dedup_key.clone(), self.transition.number)
+    }
+
     /// The `dedup_key` of the alert for which it was kept back.
     pub fn inhibited_by(&self) -> Option<String> {
         let data: Value = serde_json::from_str(&self.data).ok()?;
         Some(data[INHIBITED_BY].as_str()?.to_owned())
+    }
+}
+
+/// Of each transition the row of the greatest revision is kept.
+pub fn keep_newest(newest: &mut BTreeMap<Key, Row>, row: Row) {
+    let key = row.key();
+    let known = newest.get(&key).map(|it| it.revision);
+    if known < Some(row.revision) {
+        newest.insert(key, row);
     }
 }
 

@@ -9,8 +9,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use retrytoll_lake::{Clock, RetryLimits, Table, TableSpec, replay};
 
 use super::ALERTS;
-use super::outbox::Key;
-use super::row::{DECIDED, Row, from_batch, schema};
+use super::row::{DECIDED, Key, Row, from_batch, keep_newest, schema};
 use crate::lake;
 
 /// The newest schema major of `alerts` that this release knows, and creates.
@@ -105,11 +104,9 @@ impl Stored {
         let fresh = fresh.collect::<Vec<_>>();
         for path in &fresh {
             for row in read_file(&self.folder.join(path))? {
-                let key = (row.transition.dedup_key.clone(), row.transition.number);
                 let waits = self.settled && row.revision == DECIDED;
-                let known = more.get(&key).map(|it| it.revision);
-                if !self.told.contains(&key) && !waits && known < Some(row.revision) {
-                    more.insert(key, row);
+                if !waits && !self.told.contains(&row.key()) {
+                    keep_newest(&mut more, row);
                 }
             }
         }

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use arrow::array::RecordBatch;
 use chrono::{DateTime, Utc};
-use retrytoll_core::alert::{Bound, HYSTERESIS_PCT, Level, Rule, Sample, Severity, Side};
+use retrytoll_core::alert::{Bound, HYSTERESIS_PCT, Level, Rule, Sample, Severity};
 use retrytoll_core::money::{SCALE, parse_scaled};
-use retrytoll_jobs::{AlertRule, Catalog, Job, JobResult, Session, Window, Zone, duration};
+use retrytoll_jobs::{
+    AlertRule, Catalog, Job, JobResult, Session, Window, Zone, duration, threshold,
+};
 
 use super::beside::{Beside, ask};
 use super::cell;
+use super::extent::MINUTE_MS;
 use super::name::Names;
 use crate::config::usable::Alerts;
 
@@ -111,7 +114,7 @@ impl Watch {
         };
         let window_ms = length_ms(job, "window", &alert.window)?;
         let every = job.meta.schedule.as_deref().map_or(Ok(1), |text| {
-            Ok::<_, anyhow::Error>(length_ms(job, "schedule", text)? / 60_000)
+            Ok::<_, anyhow::Error>(length_ms(job, "schedule", text)? / MINUTE_MS)
         })?;
         Ok(Some(Self {
             rule: rule(job, &alert)?,
@@ -292,13 +295,7 @@ fn bounds(job: &Job, thresholds: &BTreeMap<String, String>) -> anyhow::Result<Ve
 }
 
 fn bound(name: &str, limit: &str) -> Option<Bound> {
-    let ends = [
-        ("_over", Side::Over),
-        ("_min", Side::AtLeast),
-        ("_under", Side::Under),
-    ];
-    let mut found = ends.iter();
-    let (figure, side) = found.find_map(|(end, side)| Some((name.strip_suffix(end)?, *side)))?;
+    let (figure, side) = threshold(name)?;
     Some(Bound {
         figure: figure.to_owned(),
         side,

@@ -21,7 +21,7 @@ use url::Url;
 use self::to::To;
 use super::ingest;
 use super::run::stop_on_signals;
-use crate::alerts::{Row, Stored, letter};
+use crate::alerts::{Row, Stored, letter, source};
 use crate::cli::{Settings, TopicFlags, World};
 use crate::clock::now_ms;
 use crate::config::units::duration_ms;
@@ -252,7 +252,7 @@ impl Asked<'_> {
     fn source(&self) -> String {
         let kafka = self.config.kafka.as_ref();
         let group = kafka.map_or(ingest::GROUP, |kafka| kafka.group.as_str());
-        format!("/retrytoll/{group}")
+        source(group)
     }
 
     fn since_ms(&self) -> anyhow::Result<i64> {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use retrytoll_core::batch::{EventBatch, SourceId};
 use retrytoll_core::decode::{Decoder, Record};
 use retrytoll_core::derive::{Tables, derive};
-use retrytoll_core::dictionary::Dictionary;
 use retrytoll_core::lint::{Lint, Report};
 
 use super::of_letter;
@@ -15,8 +14,6 @@ use crate::pipeline::SourceRecord;
 
 /// Attempts kept to see operations: those of the default `--events`, about 30 MB.
 const ATTEMPTS_MAX: usize = 100_000;
-/// Words above this many bytes together begin another dictionary: then they are free text.
-const DICTIONARY_BYTES_MAX: usize = 4 << 20;
 
 /// Records on their way to a report; one source after the other.
 pub struct Events {
@@ -81,15 +78,13 @@ impl Events {
         }
     }
 
-    /// Hands every batch on. Their ids are of one dictionary, which may change only then.
+    /// Hands every batch on.
     fn close(&mut self) {
         for batch in std::mem::take(&mut self.batches).into_values() {
             let derived = derive(&batch, &self.decoder.dictionary, &self.tables);
             self.lint.batch(&batch, &self.decoder.dictionary, &derived);
         }
-        if self.decoder.dictionary.heap_bytes() > DICTIONARY_BYTES_MAX {
-            self.decoder.dictionary = Dictionary::default();
-        }
+        self.decoder.forget_words();
     }
 
     /// What was found.

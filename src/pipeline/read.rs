@@ -9,7 +9,6 @@ use std::sync::Arc;
 use retrytoll_core::batch::{EventBatch, SourceId};
 use retrytoll_core::decode::{Decoder, Record};
 use retrytoll_core::derive::{Tables, derive};
-use retrytoll_core::dictionary::Dictionary;
 use retrytoll_core::seen::ENTRY_BYTES;
 use retrytoll_core::step::{Effects, PartitionState, Progress, StateLimits, step};
 
@@ -18,8 +17,6 @@ use super::message::{Fact, FileMark, Rows};
 use crate::dead_letter::DeadLetter;
 use crate::lint::FirstLook;
 
-/// Words above this many bytes together begin another dictionary: then they are free text.
-const DICTIONARY_BYTES_MAX: usize = 4 << 20;
 /// A partition is caught up when it was read to its end so lately, ms.
 const CAUGHT_UP_MS: i64 = 5_000;
 /// A silent partition tells its waiting clock so often, ms.
@@ -210,13 +207,12 @@ impl Reader {
             }
             self.close(partition, now_ms)?;
         }
-        // Ids are of one dictionary, so it may change only while no batch holds any.
         let is_unused = self
             .partitions
             .values()
             .all(|partition| partition.batch.is_empty());
-        if is_unused && self.decoder.dictionary.heap_bytes() > DICTIONARY_BYTES_MAX {
-            self.decoder.dictionary = Dictionary::default();
+        if is_unused {
+            self.decoder.forget_words();
         }
         if self.first_look.as_ref().is_some_and(|it| it.is_due(now_ms)) {
             self.tell_first_look();

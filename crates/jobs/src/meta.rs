@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use retrytoll_core::alert::Side;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -129,6 +130,19 @@ pub struct AlertRule {
     /// What makes it more severe while it fires.
     #[serde(default)]
     pub levels: Vec<AlertLevel>,
+}
+
+/// The column that a threshold is of, and where it must lie: `share_pct_over` and the like, by the
+/// end of the name. `None` for another end.
+#[must_use]
+pub fn threshold(name: &str) -> Option<(&str, Side)> {
+    let ends = [
+        ("_over", Side::Over),
+        ("_min", Side::AtLeast),
+        ("_under", Side::Under),
+    ];
+    ends.into_iter()
+        .find_map(|(end, side)| Some((name.strip_suffix(end)?, side)))
 }
 
 /// When an alert is more severe than its rule says.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use anyhow::Context as _;
 
 use super::{Alerting, RESEND_MS, Sent};
-use crate::alerts::event::{Letter, letter};
+use crate::alerts::event::{Letter, letter, source};
 use crate::alerts::inhibit::inhibitor;
-use crate::alerts::outbox::{Key, Outbox};
-use crate::alerts::row::Row;
+use crate::alerts::outbox::Outbox;
+use crate::alerts::row::{Key, Row};
 
 /// Alerts that are sent at a tick; what is left goes with the next one.
 const SENT_A_TICK_MAX: usize = 20;
@@ -43,12 +43,12 @@ impl Alerting {
     }
 
     fn letters(&self, rows: &[&Row], more: usize) -> anyhow::Result<(Vec<Key>, Vec<Letter>)> {
-        let source = format!("/retrytoll/{}", self.settings.group);
+        let source = source(&self.settings.group);
         let (mut keys, mut letters) = (Vec::new(), Vec::new());
         for (at, row) in rows.iter().enumerate() {
             let more = if at + 1 == rows.len() { more } else { 0 };
             letters.push(letter(row, &source, more)?);
-            keys.push((row.transition.dedup_key.clone(), row.transition.number));
+            keys.push(row.key());
         }
         Ok((keys, letters))
     }
@@ -87,12 +87,7 @@ impl Alerting {
 /// What is to be sent and follows from an alert that fires, with that one's `dedup_key`.
 fn inhibited(outbox: &Outbox) -> Vec<(Key, String)> {
     let unsent = outbox.unsent().into_iter();
-    let with_parent = unsent.filter_map(|row| {
-        let by = inhibitor(row, outbox.all_firing())?;
-        Some((
-            (row.transition.dedup_key.clone(), row.transition.number),
-            by,
-        ))
-    });
+    let with_parent =
+        unsent.filter_map(|row| Some((row.key(), inhibitor(row, outbox.all_firing())?)));
     with_parent.collect()
 }

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
+use crate::alerts::extent::MINUTE_MS;
 use crate::pipeline::Reading;
 
-const MINUTE_MS: i64 = 60_000;
 /// Rows that wait longer for a commit than this wait too long: five times the longest flush.
 const COMMIT_MS_MAX: i64 = 5 * MINUTE_MS;
 /// What is behind by less is catching up.

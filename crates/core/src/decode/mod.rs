@@ -131,6 +131,9 @@ impl Default for DecodeCounts {
     }
 }
 
+/// Words above this many bytes together are free text.
+const DICTIONARY_BYTES_MAX: usize = 4 << 20;
+
 /// Decodes records of one source into batches; one per decoding thread.
 #[derive(Debug, Default)]
 pub struct Decoder {
@@ -150,6 +153,14 @@ impl Decoder {
         Self {
             decisions,
             ..Self::default()
+        }
+    }
+
+    /// Begins another dictionary where the words are free text by now. Ids are of one dictionary:
+    /// only while no batch holds any.
+    pub fn forget_words(&mut self) {
+        if self.dictionary.heap_bytes() > DICTIONARY_BYTES_MAX {
+            self.dictionary = Dictionary::default();
         }
     }
 

@@ -7,66 +7,89 @@ use arrow::array::{
     RecordBatch, StringArray, TimestampMicrosecondArray,
 };
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::error::{DataFusionError, Result};
 use retrytoll_core::operation::{Attempt, Decision, Outcome, Place, Role, Usage};
 
-/// The stored columns that place attempts.
-pub const NEEDED: [&str; 25] = [
-    "source",
-    "source_partition",
-    "source_offset",
-    "source_index",
-    "service",
-    "request_id",
-    "started_at",
-    "ts",
-    "elapsed_ms",
-    "attempt",
-    "is_retry",
-    "layer",
-    "prompt_hash",
-    "final",
-    "counted",
-    "decision",
-    "next_retry_ms",
-    "timeout_ms",
-    "error_class",
-    "cache_hit",
-    "evidence",
-    "input_tokens",
-    "cached_input_tokens",
-    "output_tokens",
-    "server_request_id",
-];
+/// The stored columns that place attempts, each with how it is read.
+macro_rules! columns {
+    ($($field:ident: $array:ty = $read:ident($name:literal)),+ $(,)?) => {
+        /// Their names.
+        pub const NEEDED: &[&str] = &[$($name),+];
 
-/// Their values.
-pub struct Columns {
-    source: StringArray,
-    partition: Int32Array,
-    offset: Int64Array,
-    index: Int32Array,
-    service: StringArray,
-    request: StringArray,
-    started_us: Int64Array,
-    ended_us: Int64Array,
-    elapsed_ms: Int64Array,
-    attempt: Int64Array,
-    is_retry: BooleanArray,
-    layer: StringArray,
-    prompt: BinaryArray,
-    last_line: BooleanArray,
-    counted: BooleanArray,
-    decision: StringArray,
-    next_retry_ms: Int64Array,
-    timeout_ms: Int64Array,
-    class: StringArray,
-    cache_hit: BooleanArray,
-    evidence: StringArray,
-    input: Int64Array,
-    cached: Int64Array,
-    output: Int64Array,
-    server_id: StringArray,
+        /// Their values.
+        pub struct Columns {
+            $($field: $array),+
+        }
+
+        impl Columns {
+            pub fn of(rows: &RecordBatch) -> Result<Self> {
+                Ok(Self { $($field: $read(rows, $name)?),+ })
+            }
+        }
+    };
+}
+
+columns! {
+    source: StringArray = text("source"),
+    partition: Int32Array = int("source_partition"),
+    offset: Int64Array = long("source_offset"),
+    index: Int32Array = int("source_index"),
+    service: StringArray = text("service"),
+    request: StringArray = text("request_id"),
+    started_us: Int64Array = time("started_at"),
+    ended_us: Int64Array = time("ts"),
+    elapsed_ms: Int64Array = long("elapsed_ms"),
+    attempt: Int64Array = long("attempt"),
+    is_retry: BooleanArray = truth("is_retry"),
+    layer: StringArray = text("layer"),
+    prompt: BinaryArray = bytes("prompt_hash"),
+    last_line: BooleanArray = truth("final"),
+    counted: BooleanArray = truth("counted"),
+    decision: StringArray = text("decision"),
+    next_retry_ms: Int64Array = long("next_retry_ms"),
+    timeout_ms: Int64Array = long("timeout_ms"),
+    class: StringArray = text("error_class"),
+    cache_hit: BooleanArray = truth("cache_hit"),
+    evidence: StringArray = text("evidence"),
+    input: Int64Array = long("input_tokens"),
+    cached: Int64Array = long("cached_input_tokens"),
+    output: Int64Array = long("output_tokens"),
+    server_id: StringArray = text("server_request_id"),
+}
+
+fn column(rows: &RecordBatch, name: &str, data_type: &DataType) -> Result<ArrayRef> {
+    let found = rows
+        .column_by_name(name)
+        .ok_or_else(|| DataFusionError::Internal(format!("placed.sql lacks {name}")))?;
+    Ok(cast(found, data_type)?)
+}
+
+fn text(rows: &RecordBatch, name: &str) -> Result<StringArray> {
+    Ok(column(rows, name, &DataType::Utf8)?.as_string().clone())
+}
+
+fn bytes(rows: &RecordBatch, name: &str) -> Result<BinaryArray> {
+    Ok(column(rows, name, &DataType::Binary)?.as_binary().clone())
+}
+
+fn truth(rows: &RecordBatch, name: &str) -> Result<BooleanArray> {
+    Ok(column(rows, name, &DataType::Boolean)?.as_boolean().clone())
+}
+
+fn int(rows: &RecordBatch, name: &str) -> Result<Int32Array> {
+    Ok(column(rows, name, &DataType::Int32)?.as_primitive().clone())
+}
+
+fn long(rows: &RecordBatch, name: &str) -> Result<Int64Array> {
+    Ok(column(rows, name, &DataType::Int64)?.as_primitive().clone())
+}
+
+/// Microseconds since 1970.
+fn time(rows: &RecordBatch, name: &str) -> Result<Int64Array> {
+    let us = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    let times = column(rows, name, &us)?;
+    Ok(cast(&times, &DataType::Int64)?.as_primitive().clone())
 }
 
 /// A value, or nothing where it is null.
@@ -77,66 +100,6 @@ macro_rules! get {
 }
 
 impl Columns {
-    pub fn of(rows: &RecordBatch) -> Result<Self> {
-        let column = |name: &str, as_type| {
-            let found = rows
-                .column_by_name(name)
-                .ok_or_else(|| DataFusionError::Internal(format!("placed.sql lacks {name}")))?;
-            Ok::<_, DataFusionError>(cast(found, &as_type)?)
-        };
-        let text = |name| {
-            let found = column(name, DataType::Utf8)?;
-            Ok::<_, DataFusionError>(found.as_string::<i32>().clone())
-        };
-        let long = |name| {
-            let found = column(name, DataType::Int64)?;
-            Ok::<_, DataFusionError>(found.as_primitive::<Int64Type>().clone())
-        };
-        let int = |name| {
-            let found = column(name, DataType::Int32)?;
-            Ok::<_, DataFusionError>(found.as_primitive::<Int32Type>().clone())
-        };
-        let truth = |name| {
-            let found = column(name, DataType::Boolean)?;
-            Ok::<_, DataFusionError>(found.as_boolean().clone())
-        };
-        let time = |name| {
-            let zone = Some("UTC".into());
-            let found = column(name, DataType::Timestamp(TimeUnit::Microsecond, zone))?;
-            let found = cast(&found, &DataType::Int64)?;
-            Ok::<_, DataFusionError>(found.as_primitive::<Int64Type>().clone())
-        };
-        Ok(Self {
-            source: text("source")?,
-            partition: int("source_partition")?,
-            offset: long("source_offset")?,
-            index: int("source_index")?,
-            service: text("service")?,
-            request: text("request_id")?,
-            started_us: time("started_at")?,
-            ended_us: time("ts")?,
-            elapsed_ms: long("elapsed_ms")?,
-            attempt: long("attempt")?,
-            is_retry: truth("is_retry")?,
-            layer: text("layer")?,
-            prompt: column("prompt_hash", DataType::Binary)?
-                .as_binary::<i32>()
-                .clone(),
-            last_line: truth("final")?,
-            counted: truth("counted")?,
-            decision: text("decision")?,
-            next_retry_ms: long("next_retry_ms")?,
-            timeout_ms: long("timeout_ms")?,
-            class: text("error_class")?,
-            cache_hit: truth("cache_hit")?,
-            evidence: text("evidence")?,
-            input: long("input_tokens")?,
-            cached: long("cached_input_tokens")?,
-            output: long("output_tokens")?,
-            server_id: text("server_request_id")?,
-        })
-    }
-
     /// Where each request ends, exclusive.
     pub fn request_ends(&self) -> Vec<usize> {
         let same = |a: usize, b: usize| {

@@ -2,5 +2,6 @@
 
 mod fixture;
 mod lake;
+mod page;
 mod reports;
 mod share;

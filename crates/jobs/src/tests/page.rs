@@ -1,9 +1,10 @@
-//! The catalogue → one page for people, in Markdown: `sql/README.md`.
+//! The catalogue → one page for people, in Markdown: `sql/README.md`, kept current by a test.
 
 use std::fmt::Write as _;
 
-use crate::catalog::{Catalog, Job};
-use crate::meta::{AlertRule, Parameter, Value};
+use retrytoll_core::alert::Side;
+
+use crate::{AlertRule, Catalog, Job, Parameter, Value, threshold};
 
 const HEAD: &str = "\
 # The jobs
@@ -15,9 +16,7 @@ operations and money; a column's unit is the end of its name. A job of your own 
 the folder that `jobs.sql_dir` names.
 ";
 
-/// The page.
-#[must_use]
-pub fn page(catalog: &Catalog) -> String {
+fn page(catalog: &Catalog) -> String {
     let mut out = HEAD.to_owned();
     out.push_str("\n| job | what it tells | counts |\n|---|---|---|\n");
     for job in catalog.jobs() {
@@ -127,13 +126,15 @@ fn rule(alert: &AlertRule) -> String {
 }
 
 fn bound(name: &str, limit: &str) -> String {
-    let sides = [("_over", ">"), ("_min", "≥"), ("_under", "<")];
-    let mut found = sides.iter();
-    let side = found.find_map(|(end, sign)| Some((name.strip_suffix(end)?, sign)));
-    match side {
-        Some((figure, sign)) => format!("`{figure}` {sign} {limit}"),
-        None => format!("`{name}` {limit}"),
-    }
+    let Some((figure, side)) = threshold(name) else {
+        return format!("`{name}` {limit}");
+    };
+    let sign = match side {
+        Side::Over => ">",
+        Side::AtLeast => "≥",
+        Side::Under => "<",
+    };
+    format!("`{figure}` {sign} {limit}")
 }
 
 fn capital(word: &str) -> String {
@@ -142,40 +143,35 @@ fn capital(word: &str) -> String {
     first.unwrap_or_default() + letters.as_str()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// `UPDATE_PAGE=1 cargo test --release --workspace the_page` writes it anew.
-    #[test]
-    #[expect(clippy::disallowed_methods, reason = "a test has no configuration")]
-    fn the_page_is_current() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sql/README.md");
-        let page = page(&Catalog::embedded());
-        if std::env::var_os("UPDATE_PAGE").is_some() {
-            std::fs::write(path, &page).unwrap();
-        }
-        let found = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(
-            found == page,
-            "sql/README.md is not what the jobs say: UPDATE_PAGE=1 writes it"
-        );
+/// `UPDATE_PAGE=1 cargo test --release --workspace the_page` writes it anew.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test has no configuration")]
+fn the_page_is_current() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sql/README.md");
+    let page = page(&Catalog::embedded());
+    if std::env::var_os("UPDATE_PAGE").is_some() {
+        std::fs::write(path, &page).unwrap();
     }
+    let found = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        found == page,
+        "sql/README.md is not what the jobs say: UPDATE_PAGE=1 writes it"
+    );
+}
 
-    #[test]
-    fn every_job_says_what_it_means_and_what_to_do() {
-        for job in Catalog::embedded().jobs() {
-            let meta = &job.meta;
-            let texts = [&meta.title, &meta.meaning, &meta.unit, &meta.counts];
-            assert!(texts.iter().all(|it| !it.is_empty()), "{}", job.name);
-            assert!(
-                meta.action.is_some() && !comment(&job.sql).is_empty(),
-                "{}",
-                job.name
-            );
-            for (name, parameter) in &meta.parameters {
-                assert!(!parameter.meaning.is_empty(), "{} of {}", name, job.name);
-            }
+#[test]
+fn every_job_says_what_it_means_and_what_to_do() {
+    for job in Catalog::embedded().jobs() {
+        let meta = &job.meta;
+        let texts = [&meta.title, &meta.meaning, &meta.unit, &meta.counts];
+        assert!(texts.iter().all(|it| !it.is_empty()), "{}", job.name);
+        assert!(
+            meta.action.is_some() && !comment(&job.sql).is_empty(),
+            "{}",
+            job.name
+        );
+        for (name, parameter) in &meta.parameters {
+            assert!(!parameter.meaning.is_empty(), "{} of {}", name, job.name);
         }
     }
 }
