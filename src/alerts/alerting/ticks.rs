@@ -21,6 +21,9 @@ use crate::lake;
 /// A tick that is decided later than this after its instant, ms, makes an alert `stale`.
 const STALE_MS: i64 = 300_000;
 
+/// Figures that count retries of a rule's window: none can be more than there are attempts.
+const COUNTS_OF_RETRIES: [&str; 2] = ["retries", "retries_per_minute"];
+
 /// A tick, the one before it, and how far the lake is complete; ms.
 #[derive(Clone, Copy)]
 struct Look {
@@ -48,8 +51,8 @@ impl Busy {
             .map(|(_, count)| i128::from(*count) * DOLLAR)
             .sum::<i128>();
         watch.rule.bounds.iter().all(|bound| {
-            let counts_retries = bound.side == Side::AtLeast && bound.figure.starts_with("retries");
-            !counts_retries || retries_max >= bound.limit
+            let counts_retries = COUNTS_OF_RETRIES.contains(&bound.figure.as_str());
+            bound.side != Side::AtLeast || !counts_retries || retries_max >= bound.limit
         })
     }
 }
@@ -206,10 +209,7 @@ impl Alerting {
         watch
             .add_levels(session, &answer, &mut samples, long)
             .await?;
-        let silent = outbox
-            .alerts
-            .firing()
-            .any(|open| open.rule == watch.rule.name && !samples.contains_key(&open.entity));
+        let silent = firing.iter().any(|open| !samples.contains_key(*open));
         let heard_of = match silent {
             true => watch.heard_of(session, &window).await?,
             false => BTreeSet::new(),
@@ -236,4 +236,41 @@ impl Alerting {
 
 fn time(ms: i64) -> anyhow::Result<DateTime<Utc>> {
     DateTime::from_timestamp_millis(ms).context("the mark is out of range")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use retrytoll_jobs::Catalog;
+
+    use super::*;
+    use crate::config::usable::Alerts;
+
+    /// Three attempts in the last minute: no 50 retries, and well 50 percent of something.
+    #[test]
+    fn only_counts_are_bounded_by_the_attempts_there_are() {
+        let catalog = Catalog::embedded();
+        let storm = catalog.jobs().find(|job| job.name == "retry_storm");
+        let at_ms = 1_000 * MINUTE_MS;
+        let busy = Busy(BTreeMap::from([(999, 3)]));
+        for (threshold, expected) in [
+            ("retries_min", false),
+            ("retries_per_minute_min", false),
+            ("retries_pct_min", true),
+            ("retries_over", true),
+        ] {
+            let mut job = storm.unwrap().as_ref().clone();
+            let rule = job.meta.alert.as_mut().unwrap();
+            rule.thresholds = BTreeMap::from([(threshold.to_owned(), "50".to_owned())]);
+            let watch = Watch::new(&Arc::new(job), &Alerts::default());
+            let watch = watch.unwrap().unwrap();
+            assert_eq!(busy.may_begin(&watch, at_ms), expected, "{threshold}");
+            // Three windows later nothing can begin.
+            assert!(
+                !busy.may_begin(&watch, at_ms + 4 * MINUTE_MS),
+                "{threshold}"
+            );
+        }
+    }
 }
