@@ -21,3 +21,4 @@ pub mod notify;
 pub mod outlet;
 pub mod pipeline;
 pub mod report;
+pub mod rollup;

@@ -3,36 +3,27 @@
 -- Attempts of role cancelled, by their own time. They are no retries and never redundant, and
 -- many are billed all the same: to the token at which they stopped, or in full. Attempts whose
 -- cost is not known are in no sum: they are counted beside. The share is of the key's own spend.
-WITH attempt AS (
-  SELECT
-    CASE $by WHEN 'model' THEN model ELSE service END AS key,
-    role = 'cancelled' AS cancelled,
-    billing,
-    received_output_tokens,
-    cost_confirmed,
-    cost_expected,
-    cost_ceiling,
-    coverable,
-    evidence = 'usage' AS with_usage
-  FROM attempts
-  WHERE counted AND ts >= $since AND ts < $until
+WITH part AS (
+  SELECT *, CASE $by WHEN 'model' THEN model ELSE service END AS key, role = 'cancelled' AS cancelled
+  FROM rollup
+  WHERE counted AND hour >= $since AND hour < $until
 ),
 sums AS (
   SELECT
     key,
-    count(*) AS attempts,
-    count(*) FILTER (WHERE cancelled) AS cancelled_attempts,
-    count(*) FILTER (WHERE cancelled AND billing = 'billed') AS billed,
-    count(*) FILTER (WHERE cancelled AND billing = 'unknown') AS billing_unknown,
-    count(*) FILTER (WHERE cancelled AND cost_expected IS NULL) AS cost_unknown,
-    count(*) FILTER (WHERE coverable) AS coverable,
-    count(*) FILTER (WHERE coverable AND with_usage) AS covered,
+    sum(attempts) AS attempts,
+    coalesce(sum(attempts) FILTER (WHERE cancelled), 0) AS cancelled_attempts,
+    coalesce(sum(attempts) FILTER (WHERE cancelled AND billing = 'billed'), 0) AS billed,
+    coalesce(sum(attempts) FILTER (WHERE cancelled AND billing = 'unknown'), 0) AS billing_unknown,
+    coalesce(sum(cost_unknown) FILTER (WHERE cancelled), 0) AS cost_unknown,
+    sum(coverable) AS coverable,
+    sum(covered) AS covered,
     sum(received_output_tokens) FILTER (WHERE cancelled) AS received_output_tokens,
-    CAST(sum(cost_expected) FILTER (WHERE cancelled) AS DECIMAL(38, 12)) AS expected,
-    CAST(sum(cost_confirmed) FILTER (WHERE cancelled) AS DECIMAL(38, 12)) AS confirmed,
-    CAST(sum(cost_ceiling) FILTER (WHERE cancelled) AS DECIMAL(38, 12)) AS ceiling,
-    CAST(sum(cost_expected) AS DECIMAL(38, 12)) AS spend
-  FROM attempt
+    sum(cost_expected) FILTER (WHERE cancelled) AS expected,
+    sum(cost_confirmed) FILTER (WHERE cancelled) AS confirmed,
+    sum(cost_ceiling) FILTER (WHERE cancelled) AS ceiling,
+    sum(cost_expected) AS spend
+  FROM part
   GROUP BY key
 ),
 judged AS (

@@ -2,7 +2,7 @@
 --
 -- The calendar month of $until in the zone, from its first instant up to $until; $since is not
 -- looked at. An $until on the first instant of a month asks for the whole month before it. The
--- month before is taken over an equally long span from its own first instant, at most to its end.
+-- month before is taken over as many whole hours from its own first instant, at most to its end.
 --
 -- Expected cost of counted attempts, by their own time, in parts that add up to the total: delivered,
 -- repeats confirmed and likely (expected less confirmed), undelivered, cancelled, losers of
@@ -24,33 +24,27 @@ span AS (
     arrow_cast(began, 'Int64') AS began_us,
     arrow_cast(before_began, 'Int64') AS before_began_us,
     least(
-      arrow_cast(before_began, 'Int64') + arrow_cast($until, 'Int64') - arrow_cast(began, 'Int64'),
+      arrow_cast(before_began, 'Int64')
+        + arrow_cast(date_trunc('hour', $until), 'Int64') - arrow_cast(began, 'Int64'),
       arrow_cast(began, 'Int64')
     ) AS before_ended_us
   FROM month
 ),
-attempt AS (
+part AS (
   SELECT
     span.month,
-    it.tenant,
-    it.team,
-    it.service,
-    arrow_cast(it.ts, 'Int64') >= span.began_us AS now,
-    coalesce(it.role, 'open') AS part,
-    it.redundant,
-    it.cost_confirmed,
-    it.cost_expected,
-    it.coverable,
-    it.evidence = 'usage' AS with_usage
-  FROM attempts AS it
+    it.*,
+    arrow_cast(it.hour, 'Int64') >= span.began_us AS now,
+    coalesce(it.role, 'open') AS part
+  FROM rollup AS it
   CROSS JOIN span
   WHERE
     it.counted
-    AND it.ts < $until
+    AND it.hour < $until
     AND (
-      arrow_cast(it.ts, 'Int64') >= span.began_us
-      OR arrow_cast(it.ts, 'Int64') >= span.before_began_us
-      AND arrow_cast(it.ts, 'Int64') < span.before_ended_us
+      arrow_cast(it.hour, 'Int64') >= span.began_us
+      OR arrow_cast(it.hour, 'Int64') >= span.before_began_us
+      AND arrow_cast(it.hour, 'Int64') < span.before_ended_us
     )
 ),
 sums AS (
@@ -59,24 +53,26 @@ sums AS (
     tenant,
     team,
     service,
-    count(*) FILTER (WHERE now) AS attempts,
-    count(*) FILTER (WHERE NOT now) AS attempts_before,
-    count(*) FILTER (WHERE now AND cost_expected IS NULL) AS cost_unknown,
-    count(*) FILTER (WHERE now AND coverable) AS coverable,
-    count(*) FILTER (WHERE now AND coverable AND with_usage) AS covered,
-    count(*) FILTER (WHERE now AND part = 'delivered') AS delivered,
-    count(*) FILTER (WHERE now AND part = 'repeat') AS repeats,
-    count(*) FILTER (WHERE now AND part = 'undelivered') AS undelivered,
-    count(*) FILTER (WHERE now AND part = 'cancelled') AS cancelled,
-    count(*) FILTER (WHERE now AND part = 'hedge') AS hedged,
-    count(*) FILTER (WHERE now AND part = 'cached') AS cached,
-    count(*) FILTER (WHERE now AND part = 'open') AS open_attempts,
-    count(*) FILTER (WHERE now AND redundant) AS redundant,
-    count(*) FILTER (WHERE NOT now AND redundant) AS redundant_before,
+    coalesce(sum(attempts) FILTER (WHERE now), 0) AS attempts,
+    coalesce(sum(attempts) FILTER (WHERE NOT now), 0) AS attempts_before,
+    coalesce(sum(cost_unknown) FILTER (WHERE now), 0) AS cost_unknown,
+    coalesce(sum(coverable) FILTER (WHERE now), 0) AS coverable,
+    coalesce(sum(covered) FILTER (WHERE now), 0) AS covered,
+    coalesce(sum(attempts) FILTER (WHERE now AND part = 'delivered'), 0) AS delivered,
+    coalesce(sum(attempts) FILTER (WHERE now AND part = 'repeat'), 0) AS repeats,
+    coalesce(sum(attempts) FILTER (WHERE now AND part = 'undelivered'), 0) AS undelivered,
+    coalesce(sum(attempts) FILTER (WHERE now AND part = 'cancelled'), 0) AS cancelled,
+    coalesce(sum(attempts) FILTER (WHERE now AND part = 'hedge'), 0) AS hedged,
+    coalesce(sum(attempts) FILTER (WHERE now AND part = 'cached'), 0) AS cached,
+    coalesce(sum(attempts) FILTER (WHERE now AND part = 'open'), 0) AS open_attempts,
+    coalesce(sum(attempts) FILTER (WHERE now AND redundant), 0) AS redundant,
+    coalesce(sum(attempts) FILTER (WHERE NOT now AND redundant), 0) AS redundant_before,
     sum(cost_expected) FILTER (WHERE now) AS total,
     sum(cost_expected) FILTER (WHERE now AND part = 'delivered') AS delivered_usd,
     sum(cost_confirmed) FILTER (WHERE now AND part = 'repeat') AS repeat_confirmed,
-    sum(cost_expected - cost_confirmed) FILTER (WHERE now AND part = 'repeat') AS repeat_likely,
+    -- What is confirmed of an attempt of unknown cost is 0: nothing is taken away for it.
+    sum(cost_expected) FILTER (WHERE now AND part = 'repeat')
+      - sum(cost_confirmed) FILTER (WHERE now AND part = 'repeat') AS repeat_likely,
     sum(cost_expected) FILTER (WHERE now AND part = 'undelivered') AS undelivered_usd,
     sum(cost_expected) FILTER (WHERE now AND part = 'cancelled') AS cancelled_usd,
     sum(cost_expected) FILTER (WHERE now AND part = 'hedge') AS hedge_usd,
@@ -86,7 +82,7 @@ sums AS (
     sum(cost_confirmed) FILTER (WHERE now AND redundant) AS toll_confirmed,
     sum(cost_expected) FILTER (WHERE NOT now) AS total_before,
     sum(cost_expected) FILTER (WHERE NOT now AND redundant) AS toll_before
-  FROM attempt
+  FROM part
   GROUP BY month, tenant, team, service
 ),
 -- A part without attempts costs nothing; one whose attempts have no known cost has none.

@@ -2,37 +2,32 @@
 --
 -- A hedge is no retry: it was not sent because one failed. Money of retries whose cost is not known
 -- is in no sum; they are counted beside.
-WITH attempt AS (
+WITH part AS (
   SELECT
+    *,
     CASE $by
       WHEN 'model' THEN model
       WHEN 'service' THEN service
       WHEN 'tenant' THEN tenant
       ELSE error_class
     END AS key,
-    is_retry,
-    is_retry AND NOT is_hedge AS retry,
-    cost_confirmed,
-    cost_expected,
-    cost_ceiling,
-    cost_basis = 'unpriced' AS unpriced
-  FROM attempts
-  WHERE counted AND ts >= $since AND ts < $until
+    retry >= 1 AND NOT is_hedge AS is_cost
+  FROM rollup
+  WHERE counted AND hour >= $since AND hour < $until
 ),
 sums AS (
   SELECT
     key,
-    count(*) AS attempts,
-    count(*) FILTER (WHERE retry) AS retries,
-    count(*) FILTER (WHERE NOT is_retry) AS first_attempts,
-    count(*) FILTER (WHERE is_retry IS NULL) AS unnumbered,
-    sum(cost_expected) FILTER (WHERE retry) AS expected,
-    sum(cost_confirmed) FILTER (WHERE retry) AS confirmed,
-    sum(cost_ceiling) FILTER (WHERE retry) AS ceiling,
-    count(*) FILTER (WHERE retry AND unpriced) AS unpriced,
-    count(*) FILTER (WHERE retry AND cost_expected IS NULL AND unpriced IS NOT TRUE)
-      AS cost_unknown
-  FROM attempt
+    sum(attempts) AS attempts,
+    coalesce(sum(attempts) FILTER (WHERE is_cost), 0) AS retries,
+    coalesce(sum(attempts) FILTER (WHERE retry = 0), 0) AS first_attempts,
+    coalesce(sum(attempts) FILTER (WHERE retry IS NULL), 0) AS unnumbered,
+    sum(cost_expected) FILTER (WHERE is_cost) AS expected,
+    sum(cost_confirmed) FILTER (WHERE is_cost) AS confirmed,
+    sum(cost_ceiling) FILTER (WHERE is_cost) AS ceiling,
+    coalesce(sum(unpriced) FILTER (WHERE is_cost), 0) AS unpriced,
+    coalesce(sum(priced_unknown) FILTER (WHERE is_cost), 0) AS cost_unknown
+  FROM part
   GROUP BY key
 )
 SELECT

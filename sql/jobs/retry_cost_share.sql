@@ -7,75 +7,51 @@
 --
 -- The retry rate is of the operations that ended in the window, under the model of their first
 -- attempt and the hour of their end.
-WITH attempt AS (
+WITH part AS (
   SELECT
+    *,
     CASE $by
-      WHEN 'hour' THEN CAST(date_trunc('hour', arrow_cast(ts, $zone_type)) AS VARCHAR)
-      WHEN 'day' THEN substr(CAST(arrow_cast(ts, $zone_type) AS VARCHAR), 1, 10)
+      WHEN 'hour' THEN CAST(date_trunc('hour', arrow_cast(hour, $zone_type)) AS VARCHAR)
+      WHEN 'day' THEN substr(CAST(arrow_cast(hour, $zone_type) AS VARCHAR), 1, 10)
       WHEN 'service' THEN service
       WHEN 'model' THEN model
       WHEN 'tenant' THEN tenant
       ELSE 'all'
     END AS key,
-    ts,
-    ts >= $since AND ts < $until AS here,
-    -- An operation counts at one attempt of it: in an hour at its last, else at its first.
-    outcome IS NOT NULL
-      AND op_ended_at >= $since AND op_ended_at < $until
-      AND CASE WHEN $by IN ('hour', 'day') THEN op_last ELSE op_place = 0 END AS of_operation,
-    op_place = 0 AND is_retry IS NOT NULL AS opens,
-    op_retries,
-    is_retry,
-    is_hedge,
-    is_retry AND NOT is_hedge AS retry,
-    redundant,
-    cost_confirmed,
-    cost_expected,
-    cost_ceiling,
-    cost_basis = 'unpriced' AS unpriced,
-    billing = 'unknown' AS unknown,
-    decision = 'success' OR error_class = 'none' AS success,
-    coverable,
-    evidence = 'usage' AS with_usage
-  FROM attempts
-  WHERE
-    counted
-    AND (ts >= $since AND ts < $until
-      OR op_place = 0 AND op_ended_at >= $since AND op_ended_at < $until)
+    retry >= 1 AND NOT is_hedge AS is_cost
+  FROM rollup
+  WHERE counted AND hour >= $since AND hour < $until
 ),
 sums AS (
   SELECT
     key,
-    min(ts) AS first_ts,
-    count(*) FILTER (WHERE of_operation) AS operations,
-    count(*) FILTER (WHERE of_operation AND op_retries > 0) AS operations_retried,
-    count(*) FILTER (WHERE here) AS attempts,
-    count(*) FILTER (WHERE here AND retry) AS retries,
-    count(*) FILTER (WHERE here AND is_hedge) AS hedges,
-    count(*) FILTER (WHERE here AND NOT retry) AS others,
-    count(*) FILTER (WHERE here AND redundant) AS redundant,
-    count(*) FILTER (WHERE here AND opens) AS opening,
-    count(*) FILTER (WHERE here AND NOT is_retry) AS first_attempts,
-    count(*) FILTER (WHERE here AND is_retry IS NULL) AS unnumbered,
-    count(*) FILTER (WHERE here AND unpriced) AS unpriced,
-    count(*) FILTER (
-      WHERE here AND coverable AND cost_confirmed IS NULL AND unpriced IS NOT TRUE
-    ) AS tokens_unknown,
-    count(*) FILTER (WHERE here AND unknown AND cost_expected IS NULL AND unpriced IS NOT TRUE)
-      AS no_estimate,
-    count(*) FILTER (WHERE here AND success) AS successes,
-    count(*) FILTER (WHERE here AND coverable) AS coverable,
-    count(*) FILTER (WHERE here AND coverable AND with_usage) AS covered,
-    sum(cost_confirmed) FILTER (WHERE here AND retry) AS retry_confirmed,
-    sum(cost_expected) FILTER (WHERE here AND retry) AS retry_expected,
-    sum(cost_ceiling) FILTER (WHERE here AND retry) AS retry_ceiling,
-    sum(cost_confirmed) FILTER (WHERE here AND NOT retry) AS other_confirmed,
-    sum(cost_expected) FILTER (WHERE here AND NOT retry) AS other_expected,
-    sum(cost_ceiling) FILTER (WHERE here AND NOT retry) AS other_ceiling,
-    sum(cost_expected) FILTER (WHERE here AND redundant) AS redundant_expected,
-    sum(cost_confirmed) FILTER (WHERE here AND redundant) AS redundant_confirmed,
-    sum(cost_ceiling) FILTER (WHERE here AND redundant) AS redundant_ceiling
-  FROM attempt
+    min(hour) AS first_hour,
+    sum(operations) AS operations,
+    sum(operations_retried) AS operations_retried,
+    sum(attempts) AS attempts,
+    coalesce(sum(attempts) FILTER (WHERE is_cost), 0) AS retries,
+    coalesce(sum(attempts) FILTER (WHERE is_hedge), 0) AS hedges,
+    coalesce(sum(attempts) FILTER (WHERE NOT is_cost), 0) AS others,
+    coalesce(sum(attempts) FILTER (WHERE redundant), 0) AS redundant,
+    sum(opening) AS opening,
+    coalesce(sum(attempts) FILTER (WHERE retry = 0), 0) AS first_attempts,
+    coalesce(sum(attempts) FILTER (WHERE retry IS NULL), 0) AS unnumbered,
+    sum(unpriced) AS unpriced,
+    sum(tokens_unknown) AS tokens_unknown,
+    sum(no_estimate) AS no_estimate,
+    sum(successes) AS successes,
+    sum(coverable) AS coverable,
+    sum(covered) AS covered,
+    sum(cost_confirmed) FILTER (WHERE is_cost) AS retry_confirmed,
+    sum(cost_expected) FILTER (WHERE is_cost) AS retry_expected,
+    sum(cost_ceiling) FILTER (WHERE is_cost) AS retry_ceiling,
+    sum(cost_confirmed) FILTER (WHERE NOT is_cost) AS other_confirmed,
+    sum(cost_expected) FILTER (WHERE NOT is_cost) AS other_expected,
+    sum(cost_ceiling) FILTER (WHERE NOT is_cost) AS other_ceiling,
+    sum(cost_expected) FILTER (WHERE redundant) AS redundant_expected,
+    sum(cost_confirmed) FILTER (WHERE redundant) AS redundant_confirmed,
+    sum(cost_ceiling) FILTER (WHERE redundant) AS redundant_ceiling
+  FROM part
   GROUP BY key
 ),
 -- No retries cost nothing; retries of which no cost is known have an unknown one.
@@ -192,7 +168,7 @@ SELECT
     AS coverage_pct
 FROM shares
 ORDER BY
-  CASE WHEN $by IN ('hour', 'day') THEN first_ts END,
+  CASE WHEN $by IN ('hour', 'day') THEN first_hour END,
   r_expected DESC NULLS LAST,
   o_expected DESC NULLS LAST,
   attempts DESC,

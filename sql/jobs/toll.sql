@@ -6,73 +6,51 @@
 -- undelivered ones of an operation that tried more than once. Hedges are no retries. Attempts
 -- whose cost is not known are in no sum: they are counted beside. An empty window has one row, of
 -- counts that are 0 and money that is null.
-WITH attempt AS (
-  SELECT
-    op_place = 0 AND is_retry IS NOT NULL AS opens,
-    is_retry,
-    is_hedge,
-    is_retry AND NOT is_hedge AS retry,
-    role,
-    redundant,
-    cache_hit,
-    billing,
-    cost_confirmed,
-    cost_expected,
-    cost_ceiling,
-    cost_basis = 'unpriced' AS unpriced,
-    decision = 'success' OR error_class = 'none' AS success,
-    coverable,
-    evidence = 'usage' AS with_usage
-  FROM attempts
-  WHERE counted AND ts >= $since AND ts < $until
+WITH part AS (
+  SELECT *, retry >= 1 AND NOT is_hedge AS is_cost
+  FROM rollup
+  WHERE counted AND hour >= $since AND hour < $until
 ),
 sums AS (
   SELECT
-    count(*) AS attempts,
-    count(*) FILTER (WHERE cache_hit IS NOT TRUE) AS wire_attempts,
-    count(*) FILTER (WHERE cache_hit) AS cache_hits,
-    count(*) FILTER (WHERE billing = 'billed') AS billed_attempts,
-    count(*) FILTER (WHERE role = 'delivered') AS delivered,
-    count(*) FILTER (WHERE retry) AS retries,
-    count(*) FILTER (WHERE is_hedge) AS hedges,
-    count(*) FILTER (WHERE NOT retry) AS others,
-    count(*) FILTER (WHERE NOT is_retry) AS first_attempts,
-    count(*) FILTER (WHERE redundant) AS redundant_attempts,
-    count(*) FILTER (WHERE redundant AND cost_expected IS NULL) AS redundant_cost_unknown,
-    count(*) FILTER (WHERE unpriced) AS unpriced,
-    count(*) FILTER (WHERE cost_expected IS NULL) AS cost_unknown,
-    count(*) FILTER (WHERE success) AS successes,
-    count(*) FILTER (WHERE coverable) AS coverable,
-    count(*) FILTER (WHERE coverable AND with_usage) AS covered,
-    count(*) FILTER (WHERE opens) AS opening,
+    coalesce(sum(attempts), 0) AS attempts,
+    coalesce(sum(attempts - cache_hits), 0) AS wire_attempts,
+    coalesce(sum(cache_hits), 0) AS cache_hits,
+    coalesce(sum(attempts) FILTER (WHERE billing = 'billed'), 0) AS billed_attempts,
+    coalesce(sum(attempts) FILTER (WHERE role = 'delivered'), 0) AS delivered,
+    coalesce(sum(attempts) FILTER (WHERE is_cost), 0) AS retries,
+    coalesce(sum(attempts) FILTER (WHERE is_hedge), 0) AS hedges,
+    coalesce(sum(attempts) FILTER (WHERE NOT is_cost), 0) AS others,
+    coalesce(sum(attempts) FILTER (WHERE retry = 0), 0) AS first_attempts,
+    coalesce(sum(attempts) FILTER (WHERE redundant), 0) AS redundant_attempts,
+    coalesce(sum(cost_unknown) FILTER (WHERE redundant), 0) AS redundant_cost_unknown,
+    coalesce(sum(unpriced), 0) AS unpriced,
+    coalesce(sum(cost_unknown), 0) AS cost_unknown,
+    coalesce(sum(successes), 0) AS successes,
+    coalesce(sum(coverable), 0) AS coverable,
+    coalesce(sum(covered), 0) AS covered,
+    coalesce(sum(opening), 0) AS opening,
     sum(cost_expected) AS spend_expected,
     sum(cost_confirmed) AS spend_confirmed,
     sum(cost_expected) FILTER (WHERE redundant) AS redundant_expected,
     sum(cost_confirmed) FILTER (WHERE redundant) AS redundant_confirmed,
-    sum(cost_confirmed) FILTER (WHERE retry) AS retry_confirmed,
-    sum(cost_expected) FILTER (WHERE retry) AS retry_expected,
-    sum(cost_ceiling) FILTER (WHERE retry) AS retry_ceiling,
-    sum(cost_confirmed) FILTER (WHERE NOT retry) AS other_confirmed,
-    sum(cost_expected) FILTER (WHERE NOT retry) AS other_expected,
-    sum(cost_ceiling) FILTER (WHERE NOT retry) AS other_ceiling
-  FROM attempt
-),
-operation AS (
-  SELECT
-    count(*) FILTER (WHERE outcome IS NOT NULL) AS operations,
-    count(*) FILTER (WHERE outcome IS NOT NULL AND retries > hedges) AS operations_retried,
-    count(*) FILTER (WHERE outcome IS NULL) AS open_operations,
-    count(*) FILTER (WHERE outcome IS NOT NULL AND repeated_billing = 'confirmed')
-      AS repeated_confirmed,
-    count(*) FILTER (WHERE outcome IS NOT NULL AND repeated_billing = 'likely') AS repeated_likely
-  FROM operations
-  WHERE ended_at >= $since AND ended_at < $until
+    sum(cost_confirmed) FILTER (WHERE is_cost) AS retry_confirmed,
+    sum(cost_expected) FILTER (WHERE is_cost) AS retry_expected,
+    sum(cost_ceiling) FILTER (WHERE is_cost) AS retry_ceiling,
+    sum(cost_confirmed) FILTER (WHERE NOT is_cost) AS other_confirmed,
+    sum(cost_expected) FILTER (WHERE NOT is_cost) AS other_expected,
+    sum(cost_ceiling) FILTER (WHERE NOT is_cost) AS other_ceiling,
+    coalesce(sum(operations), 0) AS operations,
+    coalesce(sum(operations_retried), 0) AS operations_retried,
+    coalesce(sum(operations_open), 0) AS open_operations,
+    coalesce(sum(repeated_confirmed), 0) AS repeated_confirmed,
+    coalesce(sum(repeated_likely), 0) AS repeated_likely
+  FROM part
 ),
 -- Nothing redundant costs nothing; redundant attempts of which no cost is known have none.
 money AS (
   SELECT
-    sums.*,
-    operation.*,
+    *,
     CAST(spend_expected AS DECIMAL(38, 12)) AS s_expected,
     CAST(
       CASE WHEN redundant_attempts > 0 THEN redundant_expected WHEN attempts > 0 THEN 0 END
@@ -95,7 +73,6 @@ money AS (
     CAST(CASE WHEN others > 0 THEN other_ceiling WHEN attempts > 0 THEN 0 END AS DECIMAL(38, 12))
       AS o_ceiling
   FROM sums
-  CROSS JOIN operation
 ),
 judged AS (
   SELECT

@@ -3,9 +3,9 @@
 -- Lines that a later line of the same attempt replaced are not there. is_retry is told of what
 -- the format gave no number, too; counted is false of what was logged twice. operation_id is the
 -- lineage of the operation's first attempt, op_place an attempt's place in it from 0. outcome and
--- role are null while the operation is open. op_attempts, op_retries (hedges out) and op_ended_at
--- are the operation's own, the same on each of its attempts; op_last is told of the one that ended
--- last.
+-- role are null while the operation is open. op_attempts, op_retries (hedges out), op_billed and
+-- op_likely_billed (hedges and cancelled ones out) and op_ended_at are the operation's own, the same
+-- on each of its attempts; op_last is told of the one that ended last.
 --
 -- redundant: what the toll is made of. coverable: an answer that can lack the provider's usage; an
 -- attempt of unknown billing never does.
@@ -24,6 +24,8 @@ WITH attempt AS (
     CAST(0 AS BIGINT) AS op_place,
     CAST(1 AS BIGINT) AS op_attempts,
     CAST(0 AS BIGINT) AS op_retries,
+    CAST(billing = 'billed' AS BIGINT) AS op_billed,
+    CAST(billing = 'unknown' AND p_billed >= 0.5 AS BIGINT) AS op_likely_billed,
     ts AS op_ended_at,
     TRUE AS op_last,
     FALSE AS is_hedge,

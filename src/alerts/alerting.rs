@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::config::usable::Alerts;
 use crate::lake;
 use crate::pipeline::Health;
+use crate::rollup::{Rollup, RollupSettings};
 
 /// What fires is sent again after this, ms of wall time.
 const RESEND_MS: i64 = 60_000;
@@ -40,6 +41,8 @@ pub struct AlertingSettings {
     pub limits: Limits,
     /// Between two ticks, ms of event time.
     pub tick_ms: i64,
+    /// Rows that an hour of the rollup has at most.
+    pub rollup_rows: i64,
 }
 
 impl AlertingSettings {
@@ -68,6 +71,7 @@ impl AlertingSettings {
                 threads: threads.max(1),
             },
             tick_ms: lake::ms(config.jobs.tick).max(1),
+            rollup_rows: config.jobs.rollup_rows,
         })
     }
 }
@@ -89,6 +93,8 @@ pub struct Alerting {
     outlet: Arc<AlertOutlet>,
     clock: Clock,
     watches: Vec<Watch>,
+    /// What rules over long windows read.
+    rollup: Rollup,
     /// `None` until it is needed, and after every failure: it is opened, and read, anew.
     outbox: Option<Outbox>,
     /// The last tick that is done with, ms; `None` before the first.
@@ -112,7 +118,17 @@ impl Alerting {
         clock: Clock,
     ) -> anyhow::Result<Self> {
         let watches = Watch::all(&settings.catalog, &settings.alerts)?;
+        let rollup = Rollup::new(
+            RollupSettings {
+                root: settings.root.clone(),
+                group: settings.group.clone(),
+                limits: settings.limits.clone(),
+                rows_max: settings.rollup_rows,
+            },
+            clock.clone(),
+        );
         Ok(Self {
+            rollup,
             settings,
             outlet: Arc::new(outlet),
             clock,
@@ -158,6 +174,10 @@ impl Alerting {
             self.last_ms = found.map(|(first_ms, _)| first_ms.saturating_sub(1));
         }
         self.to_end = true;
+        // Without it the rules read the attempts.
+        if let Err(error) = self.rollup.run_to_end().await {
+            not_rolled_up(&error);
+        }
         let sent = self.run_due(end_ms).await?;
         match self.health.failed_rules() {
             0 => Ok(sent),
@@ -213,13 +233,18 @@ impl Alerting {
 
     async fn lead(&mut self) -> anyhow::Result<()> {
         let mark_ms = self.mark_ms().await?;
-        self.run_due(mark_ms).await.map(drop)
+        self.run_due(mark_ms).await?;
+        if let Err(error) = self.rollup.run_due().await {
+            not_rolled_up(&error);
+        }
+        Ok(())
     }
 
     /// Another instance alerts, or none yet. The mark stands still from when that one is gone
     /// until we lead: our ticks begin there.
     async fn stand_by(&mut self) -> anyhow::Result<()> {
         self.outbox = None;
+        self.rollup.stand_by();
         self.sent_ms.clear();
         self.last_ms = self.mark_ms().await?.map(|ms| self.tick_before(ms));
         Ok(())
@@ -269,4 +294,9 @@ impl Alerting {
         self.occasion_ms
             .is_none_or(|last_ms| !(0..RESEND_MS).contains(&since(last_ms)))
     }
+}
+
+fn not_rolled_up(error: &anyhow::Error) {
+    let error = format!("{error:#}");
+    tracing::warn!(error, "the rollup; it is tried again");
 }

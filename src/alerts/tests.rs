@@ -101,6 +101,7 @@ impl Lake {
             catalog: Catalog::embedded(),
             limits: Limits::default(),
             tick_ms: MINUTE_MS,
+            rollup_rows: 20_000,
         };
         Alerting::new(settings, self.outlet(), clock).unwrap()
     }

@@ -329,6 +329,10 @@ pub const KEYS: &[Key] = &[
         "How often alert rules are looked at, by event time; a schedule in jobs.toml counts ticks \
          as minutes.")
         .why("each tick runs SQL over the lake, and alerts come no sooner"),
+    key("jobs", "rollup_rows", Kind::Count { least: 1_000, most: 1_000_000 }, is("20000"),
+        "Rows that an hour of the table `rollup` has at most; of more, those with the fewest \
+         attempts are put together under `other`.")
+        .why("a report over a month reads them all"),
 ];
 
 #[cfg(test)]

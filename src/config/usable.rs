@@ -116,6 +116,8 @@ pub struct Alerts {
 pub struct Jobs {
     pub sql_dir: Option<PathBuf>,
     pub tick: Duration,
+    /// Rows that an hour of the rollup has at most before the rest is put together.
+    pub rollup_rows: i64,
 }
 
 impl Alerts {
@@ -184,6 +186,7 @@ impl Config {
             jobs: Jobs {
                 sql_dir: values.path("jobs.sql_dir"),
                 tick: values.duration("jobs.tick"),
+                rollup_rows: count(&values, "jobs.rollup_rows"),
             },
         };
         (config, values.mistakes)

@@ -49,10 +49,20 @@ pub struct Attempt<'a> {
     /// Its class is `cancelled`.
     pub was_cancelled: bool,
     pub cache_hit: bool,
+    pub billed: Billed,
     /// Its tokens are the provider's own: evidence `usage`.
     pub usage: Option<Usage>,
     pub output_tokens: Option<i64>,
     pub server_id: Option<&'a str>,
+}
+
+/// Whether the provider billed an attempt, as stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Billed {
+    Yes,
+    /// Unknown, and more likely than not.
+    Likely,
+    No,
 }
 
 /// What the caller did after an attempt, as far as it matters here.
@@ -167,6 +177,10 @@ pub struct Place {
     pub op_attempts: i64,
     /// How many of them are retries; a hedge is none.
     pub op_retries: i64,
+    /// How many of them were billed, hedges and cancelled ones left out; 0 while it is open.
+    pub op_billed: i64,
+    /// How many of those left may well have been billed.
+    pub op_likely_billed: i64,
     /// When the last of them ended, µs.
     pub op_ended_us: Option<i64>,
     /// It is the one that ended last.
@@ -206,6 +220,8 @@ impl Place {
         op_place: 0,
         op_attempts: 1,
         op_retries: 0,
+        op_billed: 0,
+        op_likely_billed: 0,
         op_ended_us: None,
         is_last: true,
         is_retry: false,

@@ -37,6 +37,16 @@ pub fn window_values(window: &Window) -> Values {
     .into()
 }
 
+/// The values of `sql/views/hours.sql`: where the hour is cut that a window begins in, and how long an
+/// hour is.
+pub fn hour_values(cut: Option<DateTime<Utc>>, step_us: i64) -> Values {
+    let cut = cut.map_or_else(|| sql("NULL"), instant);
+    let step = sql(&format!("INTERVAL '{} minutes'", step_us / 60_000_000));
+    [("since", cut), ("step", step)]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+}
+
 /// A parameter's value as SQL.
 #[must_use]
 pub fn value(value: &Value) -> Expr {
@@ -54,15 +64,17 @@ fn text(text: String) -> Expr {
 /// would be converted to them, which ends in 2262, and no file could be left out by its span.
 fn instant(time: DateTime<Utc>) -> Expr {
     let time = time.format("%Y-%m-%dT%H:%M:%S%.6fZ");
-    let sql = format!("arrow_cast('{time}', 'Timestamp(Microsecond, Some(\"UTC\"))')");
-    #[expect(
-        clippy::expect_used,
-        reason = "a call of two texts, as the line above makes it"
-    )]
+    sql(&format!(
+        "arrow_cast('{time}', 'Timestamp(Microsecond, Some(\"UTC\"))')"
+    ))
+}
+
+fn sql(text: &str) -> Expr {
+    #[expect(clippy::expect_used, reason = "its callers write SQL")]
     Parser::new(&GenericDialect {})
-        .try_with_sql(&sql)
+        .try_with_sql(text)
         .and_then(|mut parser| parser.parse_expr())
-        .expect("a call of two texts")
+        .expect("an expression")
 }
 
 /// The one statement of `sql`, if it only asks.

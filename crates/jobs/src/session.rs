@@ -3,17 +3,19 @@
 //! Every query of a session sees the same rows of `attempts`, whatever is committed meanwhile.
 
 use std::collections::BTreeMap;
+use std::ops::Not as _;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
-use chrono::{DateTime, Duration, Utc};
+use chrono::{DateTime, Duration, NaiveDate, Utc};
 use datafusion::catalog::TableProvider;
+use datafusion::common::ScalarValue;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::{SQLOptions, SessionContext};
 use datafusion::execution::runtime_env::RuntimeEnv;
-use datafusion::prelude::DataFrame;
+use datafusion::prelude::{DataFrame, col, lit};
 use datafusion::sql::parser::Statement;
 use futures::StreamExt as _;
 use retrytoll_lake::position::Mark;
@@ -24,10 +26,12 @@ use crate::catalog::Job;
 use crate::engine::{self, Limits};
 use crate::error::{JobError, Place};
 use crate::facts::{self, Facts};
+use crate::hours::{Span, any_holds};
 use crate::meta::{Meta, Value};
 use crate::open;
 use crate::place::Requests;
-use crate::views::{self, Near};
+use crate::rollup::{self, Rollup};
+use crate::views::{self, About, Views};
 use crate::window::Window;
 
 /// Up to when all money is in the lake and will not change.
@@ -77,6 +81,8 @@ pub struct Session {
     attempts: Arc<dyn TableProvider>,
     /// The other tables, by name.
     tables: Vec<(&'static str, Arc<dyn TableProvider>)>,
+    /// The table `rollup`, where it is true of `version`.
+    rollup: Option<Rollup>,
     limits: Limits,
     version: u64,
     complete_through: CompleteThrough,
@@ -128,6 +134,7 @@ impl Session {
         }
         Ok(Self {
             runtime,
+            rollup: Rollup::open(lake, &attempts).await?,
             attempts: open::provider(&attempts).await?,
             tables,
             limits,
@@ -170,8 +177,11 @@ impl Session {
         let bound = ask::bind(&place, &mut statement, &ask::window_values(window))?;
         // A question about the window needs what is near it; any other, everything.
         let is_of_window = ["since", "until"].iter().all(|it| bound.contains(*it));
-        let near = is_of_window.then(|| views::near(window, &Meta::default()));
-        self.answer(&place, statement, near.flatten()).await
+        let about = match is_of_window {
+            true => About::window(window, &Meta::default()),
+            false => About::EVERYTHING,
+        };
+        self.answer(&place, statement, &about).await
     }
 
     /// Answers a job. `given` are its parameters' values as text; the others have their default.
@@ -189,7 +199,12 @@ impl Session {
         let (statement, parameters) = asked(&place, job, window, given)?;
         let sql = statement.to_string();
         let (schema, batches) = self
-            .collect(&place, &job.name, statement, views::near(window, &job.meta))
+            .collect(
+                &place,
+                &job.name,
+                statement,
+                &About::window(window, &job.meta),
+            )
             .await?;
         Ok(JobResult {
             job: job.clone(),
@@ -214,9 +229,63 @@ impl Session {
     pub async fn check_job(&self, job: &Job, window: &Window) -> Result<(), JobError> {
         let place = Place::file(&job.file);
         let (statement, _) = asked(&place, job, window, &BTreeMap::new())?;
-        let near = views::near(window, &job.meta);
-        let context = self.context(near, &Requests::default()).await?;
+        let about = About::window(window, &job.meta);
+        let context = self.engine(&Requests::default())?;
+        self.tell(&context, &place, &statement, &about).await?;
         plan(&context, &place, statement).await.map(drop)
+    }
+
+    /// The rows of the table `rollup` of the whole hours of `window`, made of the attempts. Of an hour,
+    /// beyond `rows_max` the rows with the fewest attempts are put together under `other`.
+    ///
+    /// # Errors
+    /// As [`Session::query`].
+    pub async fn roll(
+        &self,
+        window: &Window,
+        rows_max: i64,
+    ) -> Result<SendableRecordBatchStream, JobError> {
+        let place = Place::file("sql/rollup.sql");
+        let mut statement = ask::parse(&place, rollup::FOLD)?;
+        let mut values = ask::window_values(window);
+        let version = i64::try_from(self.version).unwrap_or(i64::MAX);
+        for (name, number) in [("rows_max", rows_max), ("version", version)] {
+            values.insert(name.to_owned(), ask::value(&Value::Integer(number)));
+        }
+        ask::bind(&place, &mut statement, &values)?;
+        let about = About::window(window, &Meta::default()).of_attempts();
+        self.answer(&place, statement, &about).await
+    }
+
+    /// The rows that the table `rollup` has of a day of UTC, but for those of some hours; `None` where
+    /// [`Session::rollup`] is.
+    ///
+    /// # Errors
+    /// As [`Session::query`].
+    pub async fn rolled(
+        &self,
+        date: NaiveDate,
+        but: &[Span],
+    ) -> Result<Option<SendableRecordBatchStream>, JobError> {
+        let Some(rollup) = &self.rollup else {
+            return Ok(None);
+        };
+        let days = date.signed_duration_since(NaiveDate::default()).num_days();
+        let day = ScalarValue::Date32(i32::try_from(days).ok());
+        let kept = col("date").eq(lit(day));
+        let kept = kept.and(any_holds(but, &col("hour")).not());
+        let context = self.engine(&Requests::default())?;
+        let rows = context.read_table(Arc::clone(&rollup.provider));
+        let rows = async { rows?.filter(kept)?.execute_stream().await };
+        let rows = rows.await;
+        let place = Place::file("rollup");
+        Ok(Some(rows.map_err(|error| self.failed(&place, error))?))
+    }
+
+    /// The table `rollup`, where it is known what it lacks of this version of `attempts`.
+    #[must_use]
+    pub fn rollup(&self) -> Option<&Rollup> {
+        self.rollup.as_ref()
     }
 
     /// What the window holds, of which the rows of a job say a part.
@@ -232,14 +301,14 @@ impl Session {
                 &place,
                 "facts",
                 statement,
-                views::near(window, &Meta::default()),
+                &About::window(window, &Meta::default()),
             )
             .await?;
         Ok(Facts::of(&batches))
     }
 
-    /// The tables and views, with the stored rows that the question may need.
-    async fn context(&self, near: Near, requests: &Requests) -> Result<SessionContext, JobError> {
+    /// The tables that no question narrows.
+    fn engine(&self, requests: &Requests) -> Result<SessionContext, JobError> {
         let context = engine::context(&self.limits, Arc::clone(&self.runtime));
         context.register_udf(requests.to_place());
         for (name, table) in &self.tables {
@@ -247,23 +316,47 @@ impl Session {
                 .register_table(*name, Arc::clone(table))
                 .map_err(|error| JobError::query(&Place::file(*name), error))?;
         }
-        let mark_us = self.complete_through.mark_us();
-        views::register(&context, Arc::clone(&self.attempts), near, mark_us).await?;
+        if let Some(rollup) = &self.rollup {
+            context
+                .register_table("rollup_raw", Arc::clone(&rollup.provider))
+                .map_err(|error| JobError::query(&Place::file("rollup"), error))?;
+        }
         Ok(context)
+    }
+
+    /// The views, with the stored rows that the question may need; which of them it reads.
+    async fn tell(
+        &self,
+        context: &SessionContext,
+        place: &Place,
+        statement: &Statement,
+        about: &About,
+    ) -> Result<Views, JobError> {
+        let names = context.state().resolve_table_references(statement);
+        let names = names.map_err(|error| JobError::query(place, error))?;
+        let reads = Views::among(names.iter().map(|it| it.table()));
+        let hours = about.hours(self.rollup.as_ref());
+        let tables = views::Tables {
+            attempts: Arc::clone(&self.attempts),
+            rollup: self.rollup.as_ref(),
+            mark_us: self.complete_through.mark_us(),
+        };
+        let near = about.near(reads, &hours);
+        views::register(context, &tables, &near, &hours).await?;
+        Ok(reads)
     }
 
     async fn answer(
         &self,
         place: &Place,
         statement: Statement,
-        near: Near,
+        about: &About,
     ) -> Result<SendableRecordBatchStream, JobError> {
         let requests = Requests::default();
-        let context = self.context(near, &requests).await?;
-        let tables = context.state().resolve_table_references(&statement);
-        let tables = tables.map_err(|error| JobError::query(place, error))?;
+        let context = self.engine(&requests)?;
+        let reads = self.tell(&context, place, &statement, about).await?;
         let frame = plan(&context, place, statement).await?;
-        if tables.iter().any(|it| views::is_view(it.table())) {
+        if reads != Views::default() {
             self.find_requests(&context, &requests).await?;
         }
         let stream = frame.execute_stream().await;
@@ -295,9 +388,9 @@ impl Session {
         place: &Place,
         job: &str,
         statement: Statement,
-        near: Near,
+        about: &About,
     ) -> Result<(SchemaRef, Vec<RecordBatch>), JobError> {
-        let mut stream = self.answer(place, statement, near).await?;
+        let mut stream = self.answer(place, statement, about).await?;
         let (mut batches, mut rows) = (Vec::new(), 0);
         while let Some(batch) = stream.next().await {
             let batch = batch.map_err(|error| self.failed(place, error))?;

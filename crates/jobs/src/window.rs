@@ -3,9 +3,10 @@
 use std::fmt;
 
 use arrow::array::timezone::Tz;
-use chrono::{DateTime, Datelike, Days, Duration, NaiveDate, NaiveDateTime, TimeZone, Utc};
+use chrono::{DateTime, Datelike, Days, Duration, NaiveDate, NaiveDateTime, Offset, TimeZone, Utc};
 
 use crate::error::JobError;
+use crate::hours::Span;
 
 /// A time zone by its name, such as `Europe/Berlin`, or offset, such as `+08:00`.
 #[derive(Clone, Debug)]
@@ -63,6 +64,24 @@ impl Zone {
     pub fn month_start(&self, now: DateTime<Utc>) -> DateTime<Utc> {
         let today = now.with_timezone(&self.zone).date_naive();
         self.day_start(today.with_day(1).unwrap_or(today))
+    }
+
+    /// Whether its days begin on whole hours of UTC all over `span`.
+    pub(crate) fn begins_on_hours(&self, span: Span) -> bool {
+        // Where clocks change, they change for months.
+        const STEP: Duration = Duration::days(7);
+        let instant = |us| DateTime::from_timestamp_micros(us).unwrap_or_default();
+        let (mut at, until) = (instant(span.from), instant(span.until));
+        loop {
+            let offset = self.zone.offset_from_utc_datetime(&at.naive_utc()).fix();
+            if offset.local_minus_utc() % 3_600 != 0 {
+                return false;
+            }
+            if at >= until {
+                return true;
+            }
+            at = (at + STEP).min(until);
+        }
     }
 
     /// When `date` begins. Where a clock change leaves out midnight, the first time after it.

@@ -29,6 +29,7 @@ pub mod retry;
 pub mod settle;
 pub mod stats;
 pub mod table;
+pub mod touched;
 pub mod writer;
 
 mod checkpoint;

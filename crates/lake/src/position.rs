@@ -39,7 +39,9 @@ impl SourcePartition {
         }
     }
 
-    fn app_id(&self, field: &str) -> String {
+    /// The application id under which a field of its position stands.
+    #[must_use]
+    pub fn app_id(&self, field: &str) -> String {
         format!("{PREFIX}{field}/{}/{}", self.partition, self.source)
     }
 }

@@ -135,7 +135,8 @@ fn assert_defaults(config: &Config, lake: &str) {
         config.jobs,
         Jobs {
             sql_dir: None,
-            tick: 60 * S
+            tick: 60 * S,
+            rollup_rows: 20_000,
         }
     );
 }

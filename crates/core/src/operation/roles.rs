@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::sessions::Operation;
-use super::{Attempt, Decision, Outcome, Place, Role, Usage};
+use super::{Attempt, Billed, Decision, Outcome, Place, Role, Usage};
 
 /// Starting this much before the previous attempt ended is no hedge yet, µs: clocks differ.
 const HEDGE_US: i64 = 250_000;
@@ -151,8 +151,18 @@ impl Side {
                 .map(|outcome| self.role(row, it, outcome, is_hedge || was_hedged));
             place.sibling = self.sibling(attempts, at);
         }
+        let billed = |as_told| {
+            let counts = self
+                .rows
+                .iter()
+                .filter(|&&row| attempts[row].billed == as_told && is_charged(&places[row]));
+            counts.count() as i64
+        };
+        let (surely, likely) = (billed(Billed::Yes), billed(Billed::Likely));
         for &row in &self.rows {
             places[row].op_retries = retries;
+            places[row].op_billed = surely;
+            places[row].op_likely_billed = likely;
         }
     }
 
@@ -186,6 +196,13 @@ impl Side {
         });
         others.min_by_key(|(distance, _)| *distance).map(|it| it.1)
     }
+}
+
+/// Whether billing it beside another is billing the operation repeatedly: a hedge was wanted, and so
+/// was the end of what the user stopped.
+fn is_charged(place: &Place) -> bool {
+    let wanted = matches!(place.role, None | Some(Role::Hedge | Role::Cancelled));
+    !place.is_hedge && !wanted
 }
 
 /// The next attempt began well before the one before it ended: it was no answer to its end.

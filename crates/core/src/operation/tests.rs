@@ -24,6 +24,10 @@ fn attempt(number: i64, start: i64, end: i64, decision: &str) -> Attempt<'static
         may_have_answer: false,
         was_cancelled: decision == "cancelled",
         cache_hit: false,
+        billed: match decision {
+            "success" => Billed::Yes,
+            _ => Billed::No,
+        },
         usage: None,
         output_tokens: None,
         server_id: None,
@@ -33,6 +37,7 @@ fn attempt(number: i64, start: i64, end: i64, decision: &str) -> Attempt<'static
 fn timed_out(number: i64, start: i64, end: i64, decision: &str) -> Attempt<'static> {
     Attempt {
         may_have_answer: true,
+        billed: Billed::Likely,
         ..attempt(number, start, end, decision)
     }
 }
@@ -296,6 +301,34 @@ fn growing_lines_supersede_one_another() {
 }
 
 /// F44: the one that was not needed ends after the one that delivered.
+#[test]
+fn what_was_billed_twice_is_told_of_each_attempt() {
+    let billed = |attempts: &[Attempt<'_>], mark_us| {
+        let places = place(attempts, mark_us);
+        let told = places
+            .iter()
+            .map(|it| (it.op_billed, it.op_likely_billed))
+            .collect::<Vec<_>>();
+        assert!(told.iter().all(|it| *it == told[0]), "{told:?}");
+        told[0]
+    };
+    let late = [timed_out(0, 0, 30, "retry"), attempt(1, 31, 33, "success")];
+    assert_eq!(billed(&late, None), (1, 1));
+    // Its operation may go on.
+    let open = [timed_out(0, 0, 30, "retry"), timed_out(1, 31, 61, "retry")];
+    assert_eq!(billed(&open, Some(62 * SECOND)), (0, 0));
+    assert_eq!(billed(&open, None), (0, 2));
+    // Either side of a hedge was wanted: the one that was delivered, and the loser.
+    let hedged = [attempt(0, 0, 30, "success"), attempt(1, 10, 12, "success")];
+    assert_eq!(billed(&hedged, None), (0, 0));
+    let cancelled = Attempt {
+        billed: Billed::Yes,
+        ..attempt(1, 31, 33, "cancelled")
+    };
+    let stopped = [timed_out(0, 0, 30, "retry"), cancelled];
+    assert_eq!(billed(&stopped, None), (0, 1));
+}
+
 #[test]
 fn an_overlap_is_a_hedge() {
     check(

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayRef, AsArray as _, BinaryArray, BooleanArray, Int32Array, Int64Array,
-    RecordBatch, StringArray, TimestampMicrosecondArray,
+    Array as _, ArrayRef, AsArray as _, BinaryArray, BooleanArray, Decimal128Array, Int32Array,
+    Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::error::{DataFusionError, Result};
-use retrytoll_core::operation::{Attempt, Decision, Outcome, Place, Role, Usage};
+use retrytoll_core::operation::{Attempt, Billed, Decision, Outcome, Place, Role, Usage};
+use retrytoll_lake::encode::PROBABILITY;
 
 /// The stored columns that place attempts, each with how it is read.
 macro_rules! columns {
@@ -51,6 +52,8 @@ columns! {
     timeout_ms: Int64Array = long("timeout_ms"),
     class: StringArray = text("error_class"),
     cache_hit: BooleanArray = truth("cache_hit"),
+    billing: StringArray = text("billing"),
+    p_billed: Decimal128Array = probability("p_billed"),
     evidence: StringArray = text("evidence"),
     input: Int64Array = long("input_tokens"),
     cached: Int64Array = long("cached_input_tokens"),
@@ -85,12 +88,19 @@ fn long(rows: &RecordBatch, name: &str) -> Result<Int64Array> {
     Ok(column(rows, name, &DataType::Int64)?.as_primitive().clone())
 }
 
+fn probability(rows: &RecordBatch, name: &str) -> Result<Decimal128Array> {
+    Ok(column(rows, name, &PROBABILITY)?.as_primitive().clone())
+}
+
 /// Microseconds since 1970.
 fn time(rows: &RecordBatch, name: &str) -> Result<Int64Array> {
     let us = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
     let times = column(rows, name, &us)?;
     Ok(cast(&times, &DataType::Int64)?.as_primitive().clone())
 }
+
+/// A `p_billed` of a half: from there on an attempt of unknown billing was likely billed.
+const EVEN_ODDS: i128 = 5_000;
 
 /// A value, or nothing where it is null.
 macro_rules! get {
@@ -150,6 +160,11 @@ impl Columns {
             may_have_answer: matches!(class, "read" | "stream"),
             was_cancelled: class == "cancelled",
             cache_hit: get!(self.cache_hit, row) == Some(true),
+            billed: match get!(self.billing, row) {
+                Some("billed") => Billed::Yes,
+                Some("unknown") if get!(self.p_billed, row) >= Some(EVEN_ODDS) => Billed::Likely,
+                _ => Billed::No,
+            },
             usage,
             output_tokens,
             server_id: get!(self.server_id, row),
@@ -220,6 +235,11 @@ impl Places {
             ("op_place", self.numbers(|it| Some(it.op_place))),
             ("op_attempts", self.numbers(|it| Some(it.op_attempts))),
             ("op_retries", self.numbers(|it| Some(it.op_retries))),
+            ("op_billed", self.numbers(|it| Some(it.op_billed))),
+            (
+                "op_likely_billed",
+                self.numbers(|it| Some(it.op_likely_billed)),
+            ),
             ("op_ended_at", Arc::new(ended.with_timezone("UTC"))),
             ("op_last", self.truths(|it| it.is_last)),
             ("outcome", self.words(|it| it.outcome.map(Outcome::word))),

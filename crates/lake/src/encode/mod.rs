@@ -12,4 +12,4 @@ mod schema;
 
 pub use columns::{Encoded, Versions, encode};
 pub use files::{FileLimits, FlushFiles, WrittenFile, date_text};
-pub use schema::{SCHEMA_MAJOR, attempts_schema, writer_properties};
+pub use schema::{PROBABILITY, SCHEMA_MAJOR, attempts_schema, writer_properties};

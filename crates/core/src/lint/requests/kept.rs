@@ -6,7 +6,7 @@ use crate::batch::SourceId;
 use crate::class::ErrorClass;
 use crate::field::{Bool, Hash, Int, Text, Word};
 use crate::lint::row::Row;
-use crate::operation::{Attempt, Decision, Usage};
+use crate::operation::{Attempt, Billed, Decision, Usage};
 
 /// A longer id is kept as its hash: it is only compared.
 const ID_BYTES_MAX: usize = 64;
@@ -97,6 +97,8 @@ impl Kept {
             may_have_answer: matches!(self.class, ErrorClass::Read | ErrorClass::Stream),
             was_cancelled: self.class == ErrorClass::Cancelled,
             cache_hit: self.cache_hit,
+            // Lint asks where attempts belong, not what they cost.
+            billed: Billed::No,
             usage: self.usage,
             output_tokens: self.output_tokens,
             server_id: self.server_id.as_deref(),

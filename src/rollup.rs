@@ -1,0 +1,361 @@
+//! Hours that closed or were touched → their rows in the table `rollup`.
+//!
+//! The leader makes them. A day is a file, replaced whole: the hours that stay, and those made anew.
+//! Then the position is committed that says which hours of which version of `attempts` are there;
+//! killed between the two, the days are made again. A reader goes by the position, so that no
+//! moment shows a wrong figure: the hours that the table is not true of are read from the attempts.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use arrow::array::{ArrayRef, AsArray as _, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{Int64Type, Schema, SchemaRef};
+use chrono::{DateTime, NaiveDate, NaiveTime};
+use futures::StreamExt as _;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use retrytoll_jobs::rollup::{ROLLUP, closed_through, due, reads, schema};
+use retrytoll_jobs::{Limits, Place, Session, Span, Window, Zone};
+use retrytoll_lake::encode::SCHEMA_MAJOR;
+use retrytoll_lake::maintain::{VacuumLimits, keep_log, vacuum};
+use retrytoll_lake::settle::Range;
+use retrytoll_lake::table::LOG_KEPT_MS;
+use retrytoll_lake::{
+    Clock, DataFile, Flush, Position, Replaced, Replacement, RetryLimits, Table, TableSpec, Writer,
+    completeness_mark, replay,
+};
+
+use crate::lake;
+
+/// Hours that closed are made no sooner after the last time, ms of wall time: behind, they close one
+/// after the other.
+const CLOSED_EVERY_MS: i64 = 60_000;
+/// What was touched is looked for after this, ms of wall time; until then it is read from the attempts.
+const TOUCHED_EVERY_MS: i64 = 600_000;
+/// One call makes days for so long and a little more, ms: alerts wait meanwhile.
+const MAKING_MS_MAX: i64 = 5_000;
+/// Files that nothing needs are removed after this, ms of wall time.
+const VACUUM_EVERY_MS: i64 = 86_400_000;
+/// Rows that a file holds in memory until they are encoded.
+const GROUP_ROWS_MAX: usize = 65_536;
+
+/// What rollups are made of, and within what.
+#[derive(Clone, Debug)]
+pub struct RollupSettings {
+    /// The lake's root on local disk.
+    pub root: PathBuf,
+    /// The consumer group, or another name of this deployment.
+    pub group: String,
+    pub limits: Limits,
+    /// Rows that an hour has at most before the rest is put together.
+    pub rows_max: i64,
+}
+
+/// The rollup of one lake.
+pub struct Rollup {
+    settings: RollupSettings,
+    clock: Clock,
+    /// `None` until it is needed, and after a failure.
+    writer: Option<Writer>,
+    /// When it was made last, ms of wall time.
+    made_ms: Option<i64>,
+    vacuumed_ms: i64,
+}
+
+impl Rollup {
+    /// Nothing is done yet.
+    #[must_use]
+    pub fn new(settings: RollupSettings, clock: Clock) -> Self {
+        let vacuumed_ms = clock.now_ms();
+        Self {
+            settings,
+            clock,
+            writer: None,
+            made_ms: None,
+            vacuumed_ms,
+        }
+    }
+
+    /// Another instance makes it now.
+    pub fn stand_by(&mut self) {
+        self.writer = None;
+    }
+
+    /// Makes what is due, if it was not made just now.
+    ///
+    /// # Errors
+    /// The lake's and the queries'. What was not made is read from the attempts, and made by the next
+    /// call.
+    pub async fn run_due(&mut self) -> anyhow::Result<()> {
+        let since_ms = self.made_ms.map(|it| self.clock.now_ms() - it);
+        // A clock that was set back must not stop it.
+        if since_ms.is_some_and(|it| (0..CLOSED_EVERY_MS).contains(&it)) {
+            return Ok(());
+        }
+        let table = lake::open_attempts(&self.settings.root, &self.clock).await?;
+        let mark = completeness_mark(&table.check().await?.positions());
+        let Some(through_us) = closed_through(mark, self.clock.now_ms()) else {
+            return Ok(());
+        };
+        let known_us = self
+            .writer
+            .as_ref()
+            .map(|it| through(it).unwrap_or(i64::MIN));
+        let is_known = known_us.is_some_and(|it| it >= through_us);
+        if is_known && since_ms.is_some_and(|it| (0..TOUCHED_EVERY_MS).contains(&it)) {
+            return Ok(());
+        }
+        self.make(through_us, MAKING_MS_MAX).await
+    }
+
+    /// Makes all that is due, however long it takes: a source was read to its end.
+    ///
+    /// # Errors
+    /// As [`Rollup::run_due`].
+    pub async fn run_to_end(&mut self) -> anyhow::Result<()> {
+        let table = lake::open_attempts(&self.settings.root, &self.clock).await?;
+        let mark = completeness_mark(&table.check().await?.positions());
+        match closed_through(mark, self.clock.now_ms()) {
+            Some(through_us) => self.make(through_us, i64::MAX).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Makes what is due up to `through_us`; after `ms_max`, up to the end of a day.
+    async fn make(&mut self, through_us: i64, ms_max: i64) -> anyhow::Result<()> {
+        let mut writer = match self.writer.take() {
+            Some(writer) => writer,
+            None => self.open().await?,
+        };
+        let known_us = through(&writer).unwrap_or(i64::MIN);
+        let mut through_us = through_us.max(known_us);
+        // After the writer: of no older version than its position names.
+        let url = lake::url_of(&self.settings.root)?;
+        let session = Session::open(&url, None, self.settings.limits.clone()).await?;
+        let begun_ms = self.clock.now_ms();
+        let (mut hours, mut folded) = (0, 0);
+        for date in self.dates(&writer, session.version()).await? {
+            let day_us = date.and_time(NaiveTime::MIN).and_utc().timestamp_micros();
+            if day_us >= known_us && self.clock.now_ms() - begun_ms > ms_max {
+                through_us = through_us.min(day_us);
+                break;
+            }
+            let spans = due(session.rollup(), date, through_us);
+            if spans.is_empty() {
+                continue;
+            }
+            let of_us = |it: &Span| it.until - it.from;
+            hours += spans.iter().map(of_us).sum::<i64>() / 3_600_000_000;
+            folded += self.make_day(&mut writer, &session, date, &spans).await?;
+        }
+        let position = Position {
+            next: i64::try_from(session.version())? + 1,
+            low: i64::try_from(session.version())? + 1,
+            clock_ms: through_us / 1_000,
+            ..Position::start(0)
+        };
+        let positions = BTreeMap::from([(reads(), position)]);
+        if writer.state().position(&reads()) != Some(position) {
+            let flush = Flush {
+                positions,
+                ..Flush::default()
+            };
+            writer.flush(&flush).await?;
+        }
+        if folded > 0 {
+            let rows_max = self.settings.rows_max;
+            tracing::warn!(
+                folded,
+                rows_max,
+                "rows of hours were put together under `other`: raise jobs.rollup_rows to keep them apart"
+            );
+        }
+        if hours > 0 {
+            let took_ms = self.clock.now_ms() - begun_ms;
+            tracing::info!(hours, took_ms, version = session.version(), "rolled up");
+        }
+        self.tidy(&mut writer).await?;
+        self.made_ms = Some(self.clock.now_ms());
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    /// Days of UTC that have a row, or had one.
+    async fn dates(&self, writer: &Writer, version: u64) -> anyhow::Result<Vec<NaiveDate>> {
+        let attempts = lake::open_attempts(&self.settings.root, &self.clock).await?;
+        let attempts = replay::load_files(&attempts, version).await?;
+        let rolled = replay::load_files(writer.table(), writer.state().version).await?;
+        let files = attempts.live.values().chain(rolled.live.values());
+        let dates =
+            files.filter_map(|it| it.partition_values.get("date")?.as_deref()?.parse().ok());
+        let mut dates = dates.collect::<Vec<_>>();
+        dates.sort_unstable();
+        dates.dedup();
+        Ok(dates)
+    }
+
+    /// Replaces a day's file by one with the hours of these spans made anew; returns how many rows were
+    /// put together.
+    async fn make_day(
+        &self,
+        writer: &mut Writer,
+        session: &Session,
+        date: NaiveDate,
+        spans: &[Span],
+    ) -> anyhow::Result<i64> {
+        let began_ms = self.clock.now_ms();
+        let name = date.to_string();
+        let mut file = DayFile::create(&self.settings.root.join(ROLLUP), &name)?;
+        if let Some(mut kept) = session.rolled(date, spans).await? {
+            while let Some(rows) = kept.next().await {
+                file.write(&rows?)?;
+            }
+        }
+        let (mut folded, place) = (0, Place::file("sql/rollup.sql"));
+        for span in spans {
+            let window = window(*span)?;
+            let mut made = session.roll(&window, self.settings.rows_max).await?;
+            while let Some(rows) = made.next().await {
+                let rows = rows.map_err(|error| session.failed(&place, error))?;
+                folded += file.write(&rows)?;
+            }
+        }
+        let version = writer.state().version;
+        let files = replay::load_files(writer.table(), version).await?;
+        let of_day =
+            |value: &Option<&Option<String>>| value.is_some_and(|it| it.as_ref() == Some(&name));
+        let removes = files.live.into_values();
+        let removes = removes.filter(|it| of_day(&it.partition_values.get("date")));
+        let replacement = Replacement {
+            operation: "WRITE",
+            began_ms,
+            removes: removes.collect(),
+            adds: file.close()?.into_iter().collect(),
+            data_change: true,
+            range: Range::Dates([Some(name.clone())].into()),
+        };
+        if replacement.removes.is_empty() && replacement.adds.is_empty() {
+            return Ok(folded);
+        }
+        match writer.replace(&replacement).await? {
+            Replaced::Committed(_) => Ok(folded),
+            Replaced::PlanAgain(why) => bail!("another wrote the rollup of {name} ({why:?})"),
+        }
+    }
+
+    /// The table, in the leader's place.
+    async fn open(&self) -> anyhow::Result<Writer> {
+        let spec = TableSpec {
+            columns: schema(),
+            by_date: true,
+            schema_major: SCHEMA_MAJOR,
+        };
+        let folder = self.settings.root.join(ROLLUP);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let url = lake::url_of(&folder)?;
+        let table = Table::open(&url, spec, &self.clock, RetryLimits::default()).await?;
+        let mut writer = lake::open_writer(table, &self.settings.group, &self.clock).await?;
+        writer.claim_leader().await?;
+        let start = BTreeMap::from([(reads(), Position::start(0))]);
+        writer.claim(&start).await?;
+        Ok(writer)
+    }
+
+    async fn tidy(&mut self, writer: &mut Writer) -> anyhow::Result<()> {
+        let now_ms = self.clock.now_ms();
+        let head = writer.state().version;
+        keep_log(writer.table(), head, now_ms, LOG_KEPT_MS).await?;
+        if now_ms - self.vacuumed_ms >= VACUUM_EVERY_MS {
+            self.vacuumed_ms = now_ms;
+            vacuum(writer, VacuumLimits::default(), now_ms, false).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Up to when hours are in the table, µs.
+fn through(writer: &Writer) -> Option<i64> {
+    let position = writer.state().position(&reads())?;
+    (position.clock_ms != i64::MIN).then(|| position.clock_ms * 1_000)
+}
+
+fn window(span: Span) -> anyhow::Result<Window> {
+    let at = |us| DateTime::from_timestamp_micros(us).context("an hour is out of range");
+    Ok(Window {
+        since: at(span.from)?,
+        until: at(span.until)?,
+        zone: Zone::utc(),
+    })
+}
+
+/// A day's file under way, not yet part of the table.
+struct DayFile {
+    path: String,
+    date: String,
+    columns: SchemaRef,
+    writer: ArrowWriter<File>,
+    rows: u64,
+}
+
+impl DayFile {
+    fn create(folder: &Path, date: &str) -> anyhow::Result<Self> {
+        let day = DataFile::folder(Some(date));
+        fs::create_dir_all(folder.join(&day))?;
+        let path = format!("{day}/part-{:032x}.zstd.parquet", fastrand::u128(..));
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_max_row_group_row_count(Some(GROUP_ROWS_MAX))
+            .build();
+        let all = schema();
+        let columns = all.fields().iter().filter(|it| it.name() != "date");
+        let columns = SchemaRef::new(Schema::new(columns.cloned().collect::<Vec<_>>()));
+        let file = File::create_new(folder.join(&path))?;
+        Ok(Self {
+            path,
+            date: date.to_owned(),
+            writer: ArrowWriter::try_new(file, columns.clone(), Some(properties))?,
+            columns,
+            rows: 0,
+        })
+    }
+
+    /// Adds rows; returns how many others were put together in them.
+    fn write(&mut self, rows: &RecordBatch) -> anyhow::Result<i64> {
+        let column = |name: &str| -> anyhow::Result<ArrayRef> {
+            let found = rows.column_by_name(name);
+            Ok(found
+                .with_context(|| format!("the rollup lacks {name}"))?
+                .clone())
+        };
+        let fields = self.columns.fields().iter();
+        let columns = fields
+            .map(|it| Ok(cast(&column(it.name())?, it.data_type())?))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let rows = RecordBatch::try_new(self.columns.clone(), columns)?;
+        self.rows += rows.num_rows() as u64;
+        self.writer.write(&rows)?;
+        let folded = rows.column_by_name("folded");
+        let folded = folded.and_then(|it| it.as_primitive_opt::<Int64Type>());
+        Ok(folded.map_or(0, |it| it.iter().flatten().sum()))
+    }
+
+    /// The file; `None` where it has no rows.
+    fn close(self) -> anyhow::Result<Option<DataFile>> {
+        let file = self.writer.into_inner()?;
+        let size = file.metadata()?.len();
+        Ok((self.rows > 0).then(|| DataFile {
+            path: self.path,
+            size,
+            rows: self.rows,
+            date: Some(self.date),
+            ..DataFile::default()
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests;
