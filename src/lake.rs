@@ -10,6 +10,7 @@ use retrytoll_core::class::Classes;
 use retrytoll_core::derive::Tables;
 use retrytoll_core::seen::ENTRY_BYTES;
 use retrytoll_core::step::StateLimits;
+use retrytoll_jobs::Limits;
 use retrytoll_lake::encode::{FileLimits, SCHEMA_MAJOR, Versions, attempts_schema};
 use retrytoll_lake::{Clock, Member, RetryLimits, Table, TableSpec, Writer, WriterLimits};
 use url::Url;
@@ -117,6 +118,18 @@ pub fn tables(config: &Config) -> anyhow::Result<Arc<Tables>> {
         prices,
         settings,
     }))
+}
+
+/// Bounds of queries beside the pipeline.
+pub fn query_limits(config: &Config) -> Limits {
+    // Reading and committing go on beside them.
+    let threads = std::thread::available_parallelism().map_or(1, usize::from) / 2;
+    Limits {
+        memory_bytes: config.limits.sql_bytes,
+        spill_bytes: config.limits.spill_bytes_max,
+        spill_folder: None,
+        threads: threads.max(1),
+    }
 }
 
 /// Bounds of the reading stage.

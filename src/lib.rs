@@ -20,5 +20,6 @@ pub mod maintenance;
 pub mod notify;
 pub mod outlet;
 pub mod pipeline;
+pub mod profile;
 pub mod report;
 pub mod rollup;

@@ -30,6 +30,8 @@ use retrytoll_lake::{
 };
 
 use crate::lake;
+#[cfg(doc)]
+use crate::profile::Profiles;
 
 /// Hours that closed are made no sooner after the last time, ms of wall time: behind, they close one
 /// after the other.
@@ -40,6 +42,8 @@ const TOUCHED_EVERY_MS: i64 = 600_000;
 const MAKING_MS_MAX: i64 = 5_000;
 /// Files that nothing needs are removed after this, ms of wall time.
 const VACUUM_EVERY_MS: i64 = 86_400_000;
+const HOUR_US: i64 = 3_600_000_000;
+const DAY_US: i64 = 24 * HOUR_US;
 /// Rows that a file holds in memory until they are encoded.
 const GROUP_ROWS_MAX: usize = 65_536;
 
@@ -85,20 +89,19 @@ impl Rollup {
         self.writer = None;
     }
 
-    /// Makes what is due, if it was not made just now.
+    /// Makes what is due, if it was not made just now. Days have their profile up to `profiled`, as
+    /// [`Profiles::made_through`] tells it: without it, their expected cost would still change.
     ///
     /// # Errors
     /// The lake's and the queries'. What was not made is read from the attempts, and made by the next
     /// call.
-    pub async fn run_due(&mut self) -> anyhow::Result<()> {
+    pub async fn run_due(&mut self, profiled: Option<i32>) -> anyhow::Result<()> {
         let since_ms = self.made_ms.map(|it| self.clock.now_ms() - it);
         // A clock that was set back must not stop it.
         if since_ms.is_some_and(|it| (0..CLOSED_EVERY_MS).contains(&it)) {
             return Ok(());
         }
-        let table = lake::open_attempts(&self.settings.root, &self.clock).await?;
-        let mark = completeness_mark(&table.check().await?.positions());
-        let Some(through_us) = closed_through(mark, self.clock.now_ms()) else {
+        let Some(through_us) = self.closed_through(profiled).await? else {
             return Ok(());
         };
         let known_us = self
@@ -116,13 +119,23 @@ impl Rollup {
     ///
     /// # Errors
     /// As [`Rollup::run_due`].
-    pub async fn run_to_end(&mut self) -> anyhow::Result<()> {
-        let table = lake::open_attempts(&self.settings.root, &self.clock).await?;
-        let mark = completeness_mark(&table.check().await?.positions());
-        match closed_through(mark, self.clock.now_ms()) {
+    pub async fn run_to_end(&mut self, profiled: Option<i32>) -> anyhow::Result<()> {
+        match self.closed_through(profiled).await? {
             Some(through_us) => self.make(through_us, i64::MAX).await,
             None => Ok(()),
         }
+    }
+
+    /// Up to when hours can be made, µs; `None` where none can.
+    async fn closed_through(&self, profiled: Option<i32>) -> anyhow::Result<Option<i64>> {
+        let Some(day) = profiled else {
+            return Ok(None);
+        };
+        let table = lake::open_attempts(&self.settings.root, &self.clock).await?;
+        let mark = completeness_mark(&table.check().await?.positions());
+        let closed_us = closed_through(mark, self.clock.now_ms());
+        let profiled_us = (i64::from(day) + 1).saturating_mul(DAY_US);
+        Ok(closed_us.map(|it| it.min(profiled_us)))
     }
 
     /// Makes what is due up to `through_us`; after `ms_max`, up to the end of a day.
@@ -149,7 +162,7 @@ impl Rollup {
                 continue;
             }
             let of_us = |it: &Span| it.until - it.from;
-            hours += spans.iter().map(of_us).sum::<i64>() / 3_600_000_000;
+            hours += spans.iter().map(of_us).sum::<i64>() / HOUR_US;
             folded += self.make_day(&mut writer, &session, date, &spans).await?;
         }
         let position = Position {

@@ -12,8 +12,11 @@
 --
 -- cost_expected: confirmed, or p_billed x an estimate where it is unknown whether the provider
 -- billed; null where neither is known, which no sum may take for 0. expected_basis names the
--- estimate: the attempt's own tokens, a sibling's, or the formula. Digits beyond the twelfth are
--- rounded once per attempt.
+-- estimate: the attempt's own tokens, a sibling's, the profile's medians, or the formula. With the
+-- profile an attempt's own input goes before the median, as a prompt of 50,000 tokens is not a
+-- median one; and no answer is longer than its max_tokens. Digits beyond the twelfth are rounded
+-- once per attempt. Where cost_ceiling is not told, the sibling's input bounds it, else the
+-- profile's 99th percentile; that alone is no estimate.
 WITH attempt AS (
   -- Complete in themselves.
   SELECT
@@ -57,10 +60,11 @@ marked AS (
 ),
 known AS (
   SELECT
-    * EXCLUDE (sibling_input, sibling_output, stops),
+    * EXCLUDE (sibling_input, sibling_output),
     -- Zero tokens of an attempt that failed are unknown, not none.
     CAST(NULLIF(input_tokens, 0) AS DECIMAL(15, 0)) AS own_input,
     CAST(sibling_input AS DECIMAL(15, 0)) AS sibling_input,
+    CAST(received_output_tokens AS DECIMAL(15, 0)) AS received,
     CAST(
       CASE WHEN stops THEN received_output_tokens ELSE NULLIF(output_tokens, 0) END
       AS DECIMAL(15, 0)
@@ -77,24 +81,50 @@ known AS (
 -- A million tokens at a price, in millionths of it.
 estimated AS (
   SELECT
-    * EXCLUDE (
-      own_input, sibling_input, own_output, sibling_output, output_max, input_price, output_price
-    ),
+    * EXCLUDE (sibling_input, own_output, sibling_output),
     (own_input * input_price + own_output * output_price) * 0.000001 AS by_own,
     (sibling_input * input_price + sibling_output * output_price) * 0.000001 AS by_sibling,
     TRY_CAST(
       (sibling_input * input_price + output_max * output_price) * 0.000001 AS DECIMAL(18, 12)
-    ) AS sibling_ceiling
+    ) AS sibling_ceiling,
+    -- The profile, only where nothing nearer tells the estimate or the ceiling.
+    profile_of(
+      input_price IS NOT NULL AND (
+        (own_input IS NULL OR own_output IS NULL)
+        AND (sibling_input IS NULL OR sibling_output IS NULL)
+        OR cost_ceiling IS NULL AND (sibling_input IS NULL OR output_max IS NULL)
+      ),
+      date, provider, model, service, max_tokens
+    ) AS usual
   FROM known
 ),
 bounded AS (
   SELECT
-    * EXCLUDE (cost_ceiling, sibling_ceiling),
-    coalesce(cost_ceiling, sibling_ceiling) AS cost_ceiling
+    * EXCLUDE (
+      own_input, output_max, input_price, output_price, received, usual, cost_ceiling,
+      sibling_ceiling
+    ),
+    CASE WHEN usual IS NOT NULL THEN (
+      coalesce(own_input, usual['input_median']) * input_price
+      + CASE WHEN stops THEN received ELSE least(usual['output_median'], output_max) END
+      * output_price
+    ) * 0.000001 END AS by_profile,
+    coalesce(cost_ceiling, sibling_ceiling) AS by_formula,
+    coalesce(
+      cost_ceiling,
+      sibling_ceiling,
+      CASE WHEN usual IS NOT NULL THEN TRY_CAST(
+        (
+          coalesce(own_input, usual['input_p99']) * input_price
+          + coalesce(CASE WHEN stops THEN received END, output_max, usual['output_p99'])
+          * output_price
+        ) * 0.000001 AS DECIMAL(18, 12)
+      ) END
+    ) AS cost_ceiling
   FROM estimated
 )
 SELECT
-  * EXCLUDE (by_own, by_sibling)
+  * EXCLUDE (by_own, by_sibling, by_profile, by_formula, stops)
   REPLACE (
     prompt_hash_kind || ':' || encode(prompt_hash, 'hex') AS prompt_hash,
     wire_prompt_hash_kind || ':' || encode(wire_prompt_hash, 'hex') AS wire_prompt_hash,
@@ -104,7 +134,8 @@ SELECT
   error_class IN ('none', 'truncated', 'invalid_output') AND cache_hit IS NOT TRUE AS coverable,
   CASE
     WHEN billing = 'unknown' THEN TRY_CAST(
-      p_billed * coalesce(by_own, by_sibling, CAST(cost_ceiling AS DECIMAL(38, 18)))
+      p_billed
+      * coalesce(by_own, by_sibling, by_profile, CAST(by_formula AS DECIMAL(38, 18)))
       AS DECIMAL(18, 12)
     )
     ELSE cost_confirmed
@@ -114,6 +145,7 @@ SELECT
     WHEN billing <> 'unknown' THEN NULL
     WHEN by_own IS NOT NULL THEN 'own'
     WHEN by_sibling IS NOT NULL THEN 'sibling'
-    WHEN cost_ceiling IS NOT NULL THEN 'formula'
+    WHEN by_profile IS NOT NULL THEN 'profile'
+    WHEN by_formula IS NOT NULL THEN 'formula'
   END AS expected_basis
 FROM bounded

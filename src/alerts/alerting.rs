@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::config::usable::Alerts;
 use crate::lake;
 use crate::pipeline::Health;
+use crate::profile::Profiles;
 use crate::rollup::{Rollup, RollupSettings};
 
 /// What fires is sent again after this, ms of wall time.
@@ -57,19 +58,12 @@ impl AlertingSettings {
                 tracing::warn!(job = %wrong, "left out");
             }
         }
-        // Reading and committing go on beside the queries.
-        let threads = std::thread::available_parallelism().map_or(1, usize::from) / 2;
         Ok(Self {
             root,
             group: group.to_owned(),
             alerts: config.alerts.clone(),
             catalog,
-            limits: Limits {
-                memory_bytes: config.limits.sql_bytes,
-                spill_bytes: config.limits.spill_bytes_max,
-                spill_folder: None,
-                threads: threads.max(1),
-            },
+            limits: lake::query_limits(config),
             tick_ms: lake::ms(config.jobs.tick).max(1),
             rollup_rows: config.jobs.rollup_rows,
         })
@@ -106,6 +100,8 @@ pub struct Alerting {
     occasion_ms: Option<i64>,
     /// At the last tick every rule is looked at, whenever it is due.
     to_end: bool,
+    /// Made before the ticks that may look at them.
+    pub profiles: Profiles,
     /// Where it is told that a rule's job failed.
     pub health: Arc<Health>,
 }
@@ -127,6 +123,12 @@ impl Alerting {
             },
             clock.clone(),
         );
+        let profiles = Profiles::new(
+            settings.root.clone(),
+            &settings.group,
+            clock.clone(),
+            settings.limits.clone(),
+        );
         Ok(Self {
             rollup,
             settings,
@@ -138,6 +140,7 @@ impl Alerting {
             sent_ms: BTreeMap::new(),
             occasion_ms: None,
             to_end: false,
+            profiles,
             health: Arc::default(),
         })
     }
@@ -175,7 +178,7 @@ impl Alerting {
         }
         self.to_end = true;
         // Without it the rules read the attempts.
-        if let Err(error) = self.rollup.run_to_end().await {
+        if let Err(error) = self.rollup.run_to_end(self.profiles.made_through()).await {
             not_rolled_up(&error);
         }
         let sent = self.run_due(end_ms).await?;
@@ -196,13 +199,8 @@ impl Alerting {
             Mark::Before(ms) => Ok(Some(ms)),
             Mark::Nothing => Ok(None),
             Mark::Everything => {
-                let found = extent::of(&self.settings.root, &self.settings.limits).await?;
-                // A clock follows no time that lies in the future.
-                let clock_ms = positions.values().map(|it| it.clock_ms).max();
-                let clock_ms = clock_ms.filter(|&ms| ms != i64::MIN);
-                let last_ms = found
-                    .zip(clock_ms)
-                    .map(|((_, last), clock)| last.min(clock));
+                let AlertingSettings { root, limits, .. } = &self.settings;
+                let last_ms = extent::last_ms(root, limits, &positions).await?;
                 let tick_ms = self.settings.tick_ms;
                 // A window ends before its tick.
                 Ok(last_ms.map(|last_ms| (last_ms.div_euclid(tick_ms) + 1) * tick_ms))
@@ -233,8 +231,10 @@ impl Alerting {
 
     async fn lead(&mut self) -> anyhow::Result<()> {
         let mark_ms = self.mark_ms().await?;
+        // Ticks see the profile of their own day where it is due.
+        self.profiles.make_next(mark_ms).await;
         self.run_due(mark_ms).await?;
-        if let Err(error) = self.rollup.run_due().await {
+        if let Err(error) = self.rollup.run_due(self.profiles.made_through()).await {
             not_rolled_up(&error);
         }
         Ok(())

@@ -7,6 +7,7 @@ use arrow::array::{Array as _, AsArray as _};
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 use chrono::{DateTime, Utc};
 use retrytoll_jobs::{Limits, Session, Window, Zone};
+use retrytoll_lake::{Position, SourcePartition};
 
 use super::beside::ask;
 use crate::lake;
@@ -32,6 +33,21 @@ pub async fn of(root: &Path, limits: &Limits) -> anyhow::Result<Option<(i64, i64
         us.is_valid(0).then(|| us.value(0).div_euclid(1_000))
     };
     Ok(ms("first").zip(ms("last")))
+}
+
+/// The last event, ms, where every source was read to its end. `None` where no event has a time.
+pub async fn last_ms(
+    root: &Path,
+    limits: &Limits,
+    positions: &BTreeMap<SourcePartition, Position>,
+) -> anyhow::Result<Option<i64>> {
+    // A clock follows no time that lies in the future.
+    let clock_ms = positions.values().map(|it| it.clock_ms).max();
+    let clock_ms = clock_ms.filter(|&ms| ms != i64::MIN);
+    let found = of(root, limits).await?;
+    Ok(found
+        .zip(clock_ms)
+        .map(|((_, last), clock)| last.min(clock)))
 }
 
 /// Minutes since 1970 in which there is an event, of those from `since` to `until`, each with how

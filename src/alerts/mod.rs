@@ -15,7 +15,7 @@ mod breaker;
 mod cell;
 mod data;
 mod event;
-mod extent;
+pub mod extent;
 mod inhibit;
 mod name;
 mod outbox;

@@ -26,6 +26,7 @@ use crate::pipeline::{
     Fact, FileMark, Order, ReadCounts, Reader, SourceRecord, Stage, Starts, Term, WriteSummary,
     bounded,
 };
+use crate::profile::Profiles;
 
 /// In place of a consumer group, in commits and as the source of alerts.
 pub const GROUP: &str = "ingest";
@@ -99,6 +100,8 @@ pub fn run(args: &IngestArgs, world: &mut World) -> anyhow::Result<Exit> {
         ingest.file(path, given.as_deref(), &bar, &mut total)?;
     }
     bar.finish_and_clear();
+    // Before the alert rules: their ticks look at the profiles.
+    ingest.profile();
     if let Some(alerting) = &mut alerting {
         let sent = ingest.runtime.block_on(alerting.run_to_end())?;
         total.alerts = Some(sent.len());
@@ -180,6 +183,13 @@ impl Ingest {
         let mut alerting = Alerting::new(settings, outlet, self.clock.clone())?;
         self.runtime.block_on(alerting.begin())?;
         Ok(Some(alerting))
+    }
+
+    /// A lake without a topic has no leader that would make its profiles.
+    fn profile(&self) {
+        let limits = lake::query_limits(&self.config);
+        let mut profiles = Profiles::new(self.root.clone(), GROUP, self.clock.clone(), limits);
+        self.runtime.block_on(profiles.make_to_end());
     }
 
     /// A lake without a topic has no leader that would tidy it; all rows are there without it.

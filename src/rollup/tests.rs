@@ -100,7 +100,9 @@ impl Lake {
     }
 
     fn make(&self, rollup: &mut Rollup) {
-        self.runtime.block_on(rollup.run_to_end()).unwrap();
+        self.runtime
+            .block_on(rollup.run_to_end(Some(i32::MAX)))
+            .unwrap();
     }
 
     fn session(&self) -> Session {
@@ -226,7 +228,7 @@ fn what_comes_late_is_read_from_the_attempts_until_its_hours_are_made_again() {
     let all = traffic(5);
     let hour = |it: &Produced| (it.ts_ms - START_MS) / HOUR_MS;
     // Of some operations one attempt or the other comes late, of others all.
-    let is_late = |it: &&Produced| (3..5).contains(&hour(it)) && it.payload.len() % 3 == 0;
+    let is_late = |it: &&Produced| (3..5).contains(&hour(it)) && it.payload.len().is_multiple_of(3);
     let late: Vec<_> = all.iter().filter(is_late).cloned().collect();
     let in_time: Vec<_> = all.iter().filter(|it| !is_late(it)).cloned().collect();
     assert!(late.len() > 5, "{}", late.len());
@@ -298,7 +300,10 @@ fn a_leader_that_was_replaced_makes_nothing() {
     lake.make(&mut new);
     lake.ingest(second);
     let expected = lake.tells();
-    let refused = lake.runtime.block_on(old.run_to_end()).unwrap_err();
+    let refused = lake
+        .runtime
+        .block_on(old.run_to_end(Some(i32::MAX)))
+        .unwrap_err();
     assert!(
         format!("{refused:#}").contains("leader's place"),
         "{refused:#}"

@@ -17,6 +17,7 @@ pub mod lint;
 pub mod money;
 pub mod notify;
 pub mod operation;
+pub mod profile;
 pub mod prompt;
 pub mod secret;
 pub mod seen;

@@ -12,6 +12,7 @@ use datafusion::prelude::SessionConfig;
 
 use crate::place::{Planner, request_hash};
 use crate::pool::PartsPool;
+use crate::profile::power_of_two_function;
 
 /// What the queries of a session may take.
 #[derive(Clone, Debug)]
@@ -77,5 +78,6 @@ pub fn context(limits: &Limits, runtime: Arc<RuntimeEnv>) -> SessionContext {
         .build();
     let context = SessionContext::new_with_state(state);
     context.register_udf(request_hash());
+    context.register_udf(power_of_two_function());
     context
 }

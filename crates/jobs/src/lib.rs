@@ -15,6 +15,7 @@ mod meta;
 mod open;
 mod place;
 mod pool;
+mod profile;
 pub mod render;
 pub mod rollup;
 mod session;

@@ -30,6 +30,7 @@ use crate::hours::{Span, any_holds};
 use crate::meta::{Meta, Value};
 use crate::open;
 use crate::place::Requests;
+use crate::profile::{Kept, PROFILE, Profiles};
 use crate::rollup::{self, Rollup};
 use crate::views::{self, About, Views};
 use crate::window::Window;
@@ -83,6 +84,7 @@ pub struct Session {
     tables: Vec<(&'static str, Arc<dyn TableProvider>)>,
     /// The table `rollup`, where it is true of `version`.
     rollup: Option<Rollup>,
+    profiles: Kept,
     limits: Limits,
     version: u64,
     complete_through: CompleteThrough,
@@ -129,14 +131,17 @@ impl Session {
         let runtime = engine::runtime(&limits)
             .map_err(|error| JobError::query(&Place::file("limits.sql"), error))?;
         let mut tables = Vec::new();
-        if let Some(alerts) = open::optional(lake, "alerts").await? {
-            tables.push(("alerts", open::provider(&alerts).await?));
+        for name in ["alerts", PROFILE] {
+            if let Some(table) = open::optional(lake, name).await? {
+                tables.push((name, open::provider(&table).await?));
+            }
         }
         Ok(Self {
             runtime,
             rollup: Rollup::open(lake, &attempts).await?,
             attempts: open::provider(&attempts).await?,
             tables,
+            profiles: Kept::default(),
             limits,
             version: attempts.version().unwrap_or_default(),
             complete_through: CompleteThrough::Unknown,
@@ -230,7 +235,7 @@ impl Session {
         let place = Place::file(&job.file);
         let (statement, _) = asked(&place, job, window, &BTreeMap::new())?;
         let about = About::window(window, &job.meta);
-        let context = self.engine(&Requests::default())?;
+        let context = self.engine(&Requests::default(), &Profiles::default())?;
         self.tell(&context, &place, &statement, &about).await?;
         plan(&context, &place, statement).await.map(drop)
     }
@@ -274,7 +279,7 @@ impl Session {
         let day = ScalarValue::Date32(i32::try_from(days).ok());
         let kept = col("date").eq(lit(day));
         let kept = kept.and(any_holds(but, &col("hour")).not());
-        let context = self.engine(&Requests::default())?;
+        let context = self.engine(&Requests::default(), &Profiles::default())?;
         let rows = context.read_table(Arc::clone(&rollup.provider));
         let rows = async { rows?.filter(kept)?.execute_stream().await };
         let rows = rows.await;
@@ -308,9 +313,10 @@ impl Session {
     }
 
     /// The tables that no question narrows.
-    fn engine(&self, requests: &Requests) -> Result<SessionContext, JobError> {
+    fn engine(&self, requests: &Requests, profiles: &Profiles) -> Result<SessionContext, JobError> {
         let context = engine::context(&self.limits, Arc::clone(&self.runtime));
         context.register_udf(requests.to_place());
+        context.register_udf(profiles.profile_of());
         for (name, table) in &self.tables {
             context
                 .register_table(*name, Arc::clone(table))
@@ -324,14 +330,15 @@ impl Session {
         Ok(context)
     }
 
-    /// The views, with the stored rows that the question may need; which of them it reads.
+    /// The views, with the stored rows that the question may need; which of them it reads, and from
+    /// when these rows are.
     async fn tell(
         &self,
         context: &SessionContext,
         place: &Place,
         statement: &Statement,
         about: &About,
-    ) -> Result<Views, JobError> {
+    ) -> Result<(Views, Vec<Span>), JobError> {
         let names = context.state().resolve_table_references(statement);
         let names = names.map_err(|error| JobError::query(place, error))?;
         let reads = Views::among(names.iter().map(|it| it.table()));
@@ -343,7 +350,7 @@ impl Session {
         };
         let near = about.near(reads, &hours);
         views::register(context, &tables, &near, &hours).await?;
-        Ok(reads)
+        Ok((reads, near))
     }
 
     async fn answer(
@@ -352,12 +359,13 @@ impl Session {
         statement: Statement,
         about: &About,
     ) -> Result<SendableRecordBatchStream, JobError> {
-        let requests = Requests::default();
-        let context = self.engine(&requests)?;
-        let reads = self.tell(&context, place, &statement, about).await?;
+        let (requests, profiles) = (Requests::default(), Profiles::default());
+        let context = self.engine(&requests, &profiles)?;
+        let (reads, near) = self.tell(&context, place, &statement, about).await?;
         let frame = plan(&context, place, statement).await?;
         if reads != Views::default() {
             self.find_requests(&context, &requests).await?;
+            self.load_profiles(&context, &profiles, &near).await?;
         }
         let stream = frame.execute_stream().await;
         stream.map_err(|error| self.failed(place, error))
@@ -381,6 +389,20 @@ impl Session {
             Err(error) => Err(error),
         };
         done.map_err(|error| self.failed(&place, error))
+    }
+
+    /// What `profile_of` has to know before views are read.
+    async fn load_profiles(
+        &self,
+        context: &SessionContext,
+        profiles: &Profiles,
+        near: &[Span],
+    ) -> Result<(), JobError> {
+        let pool = &self.runtime.memory_pool;
+        let memory_bytes = self.limits.memory_bytes;
+        let done = profiles.load(context, near, pool, memory_bytes, &self.profiles);
+        done.await
+            .map_err(|error| self.failed(&Place::file(PROFILE), error))
     }
 
     async fn collect(

@@ -3,5 +3,6 @@
 mod fixture;
 mod lake;
 mod page;
+mod profile;
 mod reports;
 mod share;
