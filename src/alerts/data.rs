@@ -54,9 +54,10 @@ impl Evidence {
     }
 }
 
-/// The data of a transition, JSON.
+/// The data of a transition, JSON. `kind` is what its entity is.
 pub fn of(
     transition: &Transition,
+    kind: &str,
     watch: &Watch,
     answer: &Answer,
     evidence: &Evidence,
@@ -73,8 +74,8 @@ pub fn of(
     let cause = top.first().map(|part| cause(part, config));
     data.extend(map(json!({
         "title": meta.title,
-        "summary": summary(transition, watch, row),
-        "entity_kind": watch.kind,
+        "summary": summary(transition, kind, watch, row),
+        "entity_kind": kind,
         "provider": provider,
         "counted": meta.counts,
         "window": { "since": shown(&answer.result.window.since), "until": shown(&answer.result.window.until) },
@@ -141,11 +142,13 @@ fn shown(time: &chrono::DateTime<chrono::Utc>) -> String {
 }
 
 /// One line for a pager, with one figure and its bound.
-fn summary(transition: &Transition, watch: &Watch, row: Option<(&RecordBatch, usize)>) -> String {
-    let subject = format!(
-        "{}, {} {}",
-        watch.job.meta.title, watch.kind, transition.entity
-    );
+fn summary(
+    transition: &Transition,
+    kind: &str,
+    watch: &Watch,
+    row: Option<(&RecordBatch, usize)>,
+) -> String {
+    let subject = format!("{}, {kind} {}", watch.job.meta.title, transition.entity);
     if let Some(reason) = transition.ends_reason {
         return format!("{subject}: resolved, {}", reason.word().replace('_', " "));
     }

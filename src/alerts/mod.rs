@@ -12,7 +12,7 @@
 mod alerting;
 mod beside;
 mod breaker;
-mod cell;
+pub mod cell;
 mod data;
 mod event;
 pub mod extent;

@@ -150,6 +150,20 @@ impl Watch {
         span(&self.window, at)
     }
 
+    /// What this entity is. One whose row has another key is the other kind that is heard of: the
+    /// storm of a provider's one service is that service's.
+    pub fn kind_of(&self, answer: &Answer, entity: &str) -> &str {
+        let key = answer
+            .row(entity)
+            .and_then(|(batch, row)| cell::text(batch, "key", row));
+        let is_other = !self.names.hidden() && key.is_some_and(|key| key != entity);
+        let other = self.heard.iter().find(|kind| **kind != self.kind);
+        match other.filter(|_| is_other && self.heard.contains(&self.kind)) {
+            Some(kind) => kind,
+            None => &self.kind,
+        }
+    }
+
     /// What the job says of `window`.
     pub async fn ask(&self, session: &Session, window: &Window) -> anyhow::Result<Answer> {
         let result = session.run_job(&self.job, window, &self.given).await?;
@@ -225,9 +239,10 @@ impl Watch {
         &self,
         session: &Session,
         window: &Window,
+        windows: i32,
     ) -> anyhow::Result<BTreeSet<String>> {
         let long = Window {
-            since: window.until - (window.until - window.since) * SILENT_WINDOWS,
+            since: window.until - (window.until - window.since) * windows,
             ..window.clone()
         };
         let mut entities = BTreeSet::new();

@@ -1,6 +1,5 @@
 //! `retrytoll demo`: made-up traffic through the whole pipeline, with nothing to install.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -8,7 +7,8 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, bail};
 use chrono::DateTime;
-use retrytoll_jobs::{Catalog, Format, Limits, Session, Style, Toll, Window, Zone, render};
+use retrytoll_jobs::{Style, Window, Zone};
+use retrytoll_lake::{Clock, Flush};
 use tokio::runtime::Runtime;
 
 use super::run::{Instance, alerting, pipeline};
@@ -16,20 +16,26 @@ use crate::cli::World;
 use crate::clock::{Stopwatch, now_ms};
 use crate::config::raw::{Flag, RawConfig, Sources};
 use crate::config::{Config, Mistakes, Need};
+use crate::demo::sections::Shown;
 use crate::demo::{EmbeddedBroker, Kind, Plan, Produced, alerts, generate};
 use crate::exit::{Exit, Stop};
 use crate::lake;
-use crate::report::headline::toll_line;
+use crate::report::open::limits;
 
 const HOUR_MS: i64 = 3_600_000;
-/// About 22 MB of events: the embedded broker keeps 5 MiB in each of 8 partitions.
+/// After the last operation has started, some go on, and some are sent again.
+const TAIL_MS: i64 = HOUR_MS;
+/// Columns of the demo's text.
+const WIDTH: usize = 100;
+/// About 24 MB of events: the embedded broker keeps 5 MiB in each of 8 partitions.
 const OPERATIONS: u32 = 30_000;
 
 /// Watch the whole pipeline at work, with nothing to install
 ///
 /// A day of made-up traffic, with an incident in it, goes through an embedded broker and the real
-/// pipeline into a lake of your own; then the reports show what its retries cost, and the alert
-/// topic what whoever is on call would have been told.
+/// pipeline into a lake of your own; then the reports show what its retries cost: who retries,
+/// what was billed more than once and by which evidence, what each retry rescues, a prompt that was
+/// sent again and again, and from the alert topic what whoever is on call would have been told.
 #[derive(Debug, clap::Args)]
 pub struct DemoArgs {
     /// The seed of the traffic: the same seed gives the same figures
@@ -48,7 +54,8 @@ pub fn run(args: &DemoArgs, world: &mut World) -> anyhow::Result<Exit> {
     let watch = Stopwatch::start();
     let root = lake_folder(args.lake.as_deref(), &world.folder)?;
     let span_ms = 24 * HOUR_MS;
-    let start_ms = now_ms().div_euclid(HOUR_MS) * HOUR_MS - span_ms;
+    // All of it lies in the past: the pipeline's clocks follow no time that is to come.
+    let start_ms = now_ms().div_euclid(HOUR_MS) * HOUR_MS - span_ms - TAIL_MS;
     let plan = Plan {
         seed: args.seed,
         operations: args.operations,
@@ -100,6 +107,7 @@ pub fn run(args: &DemoArgs, world: &mut World) -> anyhow::Result<Exit> {
         read.dead_letters,
         watch.elapsed().as_secs_f64()
     )?;
+    runtime.block_on(retire(&root.canonicalize()?, &kafka.group))?;
     write!(err, "looking at the alert rules over the day ... ")?;
     err.flush()?;
     let sent = runtime.block_on(alerting(&config, &kafka)?.run_to_end())?;
@@ -107,9 +115,9 @@ pub fn run(args: &DemoArgs, world: &mut World) -> anyhow::Result<Exit> {
     let seconds = watch.elapsed().as_secs_f64();
     writeln!(err, "{} sent, {seconds:.1} s", sent.len())?;
     err.flush()?;
-    reports(&root, plan, &runtime, world)?;
-    show_alerts(&kafka.alert_topic, &messages, world)?;
-    next_steps(&root, &truth, world)?;
+    let flags = sections(&root, &config, plan, &runtime, world)?;
+    show_alerts(&kafka.alert_topic, &messages, &flags, world)?;
+    next_steps(&root, &truth, &flags, world)?;
     Ok(Exit::Fine)
 }
 
@@ -179,75 +187,95 @@ fn config(bootstrap: &str, root: &Path) -> anyhow::Result<Config> {
     Ok(Mistakes(mistakes).none_or(config)?)
 }
 
-/// The share against its threshold, and what the retries were.
-fn reports(root: &Path, plan: Plan, runtime: &Runtime, world: &mut World) -> anyhow::Result<()> {
-    let instant = |ms| DateTime::from_timestamp_millis(ms).unwrap_or_default();
-    let window = Window {
-        since: instant(plan.start_ms),
-        // The last operations of the day end a little after it.
-        until: instant(plan.start_ms + plan.span_ms + HOUR_MS),
-        zone: Zone::utc(),
+/// The embedded broker ends with this process, so nothing follows what was read of it: everything
+/// is complete, and the alert rules are looked at up to the last event.
+async fn retire(root: &Path, group: &str) -> anyhow::Result<()> {
+    let clock = Clock::new(now_ms);
+    let table = lake::open_attempts(root, &clock).await?;
+    let mut writer = lake::open_writer(table, group, &clock).await?;
+    let mut positions = writer.state().positions();
+    writer.claim(&positions).await?;
+    for position in positions.values_mut() {
+        position.done = true;
+    }
+    let flush = Flush {
+        positions,
+        ..Flush::default()
     };
+    writer.flush(&flush).await?;
+    Ok(())
+}
+
+/// What the lake says; gives what a command needs to ask about the same.
+fn sections(
+    lake: &Path,
+    config: &Config,
+    plan: Plan,
+    runtime: &Runtime,
+    world: &mut World,
+) -> anyhow::Result<String> {
     let style = Style {
-        width: None,
+        width: Some(WIDTH),
         color: world.colour(world.out_is_terminal),
     };
-    let catalog = Catalog::embedded();
-    let url = lake::url_of(&root.canonicalize()?)?;
-    let session = runtime.block_on(Session::open(&url, None, Limits::default()))?;
-    let answer = |name: &str, given: BTreeMap<String, String>| {
-        let job = catalog.get(name)?;
-        runtime.block_on(session.run_job(&job, &window, &given))
-    };
-    if let Some(toll) = Toll::of(&answer("toll", BTreeMap::new())?.batches) {
-        writeln!(world.out, "\n{}", toll_line(toll))?;
-    }
-    for (name, by) in [
-        ("retry_cost_share", "service"),
-        ("retries", "class"),
-        ("repeated_billing", "service"),
-        ("retry_rescue", "all"),
-    ] {
-        let result = answer(name, BTreeMap::from([("by".to_owned(), by.to_owned())]))?;
-        let mut text = Vec::new();
-        render::report(&mut text, &result, Format::Table, style)?;
-        writeln!(world.out)?;
-        world.out.write_all(&text)?;
-    }
-    Ok(())
+    let shown = Shown::open(lake, window(plan), runtime, limits(config), style)?;
+    let out = world.out.as_mut();
+    shown.headline(out)?;
+    shown.shares(out)?;
+    shown.repeated(out)?;
+    shown.rescue(out)?;
+    shown.chain(out)?;
+    Ok(shown.flags().to_owned())
 }
 
-fn show_alerts(topic: &str, messages: &[String], world: &mut World) -> anyhow::Result<()> {
+fn window(plan: Plan) -> Window {
+    let instant = |ms| DateTime::from_timestamp_millis(ms).unwrap_or_default();
+    Window {
+        since: instant(plan.start_ms),
+        until: instant(plan.start_ms + plan.span_ms + TAIL_MS),
+        zone: Zone::utc(),
+    }
+}
+
+fn show_alerts(
+    topic: &str,
+    messages: &[String],
+    flags: &str,
+    world: &mut World,
+) -> anyhow::Result<()> {
     let out = &mut world.out;
+    writeln!(out, "\nAlerts")?;
     if messages.is_empty() {
-        writeln!(out, "\nNo alert rule was met: the topic {topic} is empty.")?;
+        writeln!(out, "No alert rule was met: the topic {topic} is empty.")?;
         return Ok(());
     }
-    writeln!(out, "\nAlerts, read back from the topic {topic}:\n")?;
-    write!(out, "{}", alerts::text(messages).trim_end_matches('\n'))?;
-    writeln!(out)?;
+    writeln!(
+        out,
+        "What whoever is on call would have got, read back from the topic {topic}.\n"
+    )?;
+    write!(
+        out,
+        "{}",
+        alerts::text(messages, WIDTH).trim_end_matches('\n')
+    )?;
+    writeln!(out, "\n  more: retrytoll alerts {flags}")?;
     Ok(())
 }
 
-fn next_steps(root: &Path, truth: &Path, world: &mut World) -> anyhow::Result<()> {
+fn next_steps(root: &Path, truth: &Path, flags: &str, world: &mut World) -> anyhow::Result<()> {
     let out = &mut world.out;
     let lake = root.display();
     writeln!(
         out,
-        "\nThe lake is in {lake}: Parquet, and a Delta log beside it."
+        "\nThe lake is in {lake}: Parquet, and a Delta log beside it. All that was sent is in it."
     )?;
     writeln!(out, "What was made up is in {}.", truth.display())?;
     writeln!(out, "\nTry next:")?;
-    writeln!(out, "  retrytoll report --lake {lake} --since 26h")?;
+    writeln!(out, "  retrytoll report {flags}")?;
+    writeln!(out, "  retrytoll report redundant_cost --by class {flags}")?;
     writeln!(
         out,
-        "  retrytoll report repeated_billing --by operation --lake {lake} --since 26h"
+        "  retrytoll sql \"SELECT role, count(*) AS attempts FROM attempts GROUP BY role\" --lake {lake}"
     )?;
-    writeln!(
-        out,
-        "  retrytoll sql \"SELECT service, count(*) AS attempts FROM attempts GROUP BY service\" \
-         --lake {lake}"
-    )?;
-    writeln!(out, "  retrytoll alerts --lake {lake} --since 26h")?;
     Ok(())
 }

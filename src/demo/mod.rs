@@ -6,7 +6,9 @@
 
 pub mod alerts;
 mod broker;
+mod day;
 mod outcome;
+pub mod sections;
 mod traffic;
 
 pub use broker::EmbeddedBroker;

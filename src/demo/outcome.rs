@@ -1,6 +1,7 @@
-//! a service and its luck → how one attempt ends.
+//! a service, what stands in its way, and luck → how one attempt ends.
 
-use super::traffic::Service;
+use super::day::Trouble;
+use super::traffic::{Call, Service};
 
 /// How one attempt ended, as its caller saw it.
 #[derive(Clone, Debug, Default)]
@@ -59,7 +60,9 @@ const CHANCES: [(u32, End); 15] = [
 ];
 
 /// While a provider answers late, this share of 10,000 runs into the read timeout.
-const LATE_IN_INCIDENT: u32 = 3_500;
+const LATE: u32 = 3_500;
+/// Of a prompt whose answer takes longer than its caller waits, this share of 10,000 does.
+const TOO_LONG: u32 = 7_500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
@@ -81,8 +84,14 @@ enum End {
     Success,
 }
 
-fn draw_end(incident: bool, random: &mut fastrand::Rng) -> End {
-    if incident && random.u32(..10_000) < LATE_IN_INCIDENT {
+fn draw_end(trouble: Trouble, random: &mut fastrand::Rng) -> End {
+    let late = match trouble {
+        Trouble::None => 0,
+        Trouble::Late => LATE,
+        Trouble::TooLong => TOO_LONG,
+        Trouble::Down => return End::Server,
+    };
+    if late > 0 && random.u32(..10_000) < late {
         return End::ReadTimeout;
     }
     let mut at = random.u32(..10_000);
@@ -115,10 +124,11 @@ fn answered(output_tokens: i64, finish_reason: &'static str) -> Outcome {
     }
 }
 
-/// Draws how an attempt of this service ends.
-pub fn draw(service: &Service, incident: bool, random: &mut fastrand::Rng) -> Outcome {
-    let end = draw_end(incident, random);
-    let output = 1 + random.i64(0..service.max_tokens * 3 / 4);
+/// Draws how an attempt of this call ends.
+pub fn draw(call: &Call, trouble: Trouble, random: &mut fastrand::Rng) -> Outcome {
+    let service = call.service;
+    let end = draw_end(trouble, random);
+    let output = 1 + random.i64(0..call.max_tokens * 3 / 4);
     let elapsed_ms = 300 + random.i64(0..2_000);
     let failed = |status, error_type, phase| failed(elapsed_ms, status, error_type, phase);
     let answered = |finish_reason| answered(output, finish_reason);
@@ -158,7 +168,7 @@ pub fn draw(service: &Service, incident: bool, random: &mut fastrand::Rng) -> Ou
             ..answered("")
         },
         End::Truncated => Outcome {
-            output_tokens: service.max_tokens,
+            output_tokens: call.max_tokens,
             ..answered("length")
         },
         End::InvalidOutput => Outcome {
@@ -183,6 +193,18 @@ mod tests {
     use super::*;
     use crate::demo::traffic::SERVICES;
 
+    fn call() -> Call {
+        Call {
+            service: &SERVICES[1],
+            tenant: "acme",
+            prompt_hash: String::new(),
+            input: 24_000,
+            max_tokens: 4_096,
+            starts_ms: 0,
+            takes_long: false,
+        }
+    }
+
     #[test]
     fn every_end_comes_up() {
         let mut random = fastrand::Rng::with_seed(1);
@@ -192,24 +214,28 @@ mod tests {
             .chain([End::Success])
             .collect();
         for _ in 0..100_000 {
-            let end = draw_end(false, &mut random);
+            let end = draw_end(Trouble::None, &mut random);
             left.retain(|other| *other != end);
         }
         assert_eq!(left, []);
     }
 
     #[test]
-    fn an_incident_is_one_of_read_timeouts() {
+    fn trouble_is_read_timeouts_or_an_outage() {
         let mut random = fastrand::Rng::with_seed(1);
-        let late = |incident, random: &mut fastrand::Rng| {
+        let mut count = |trouble, is: fn(&Outcome) -> bool| {
             (0..10_000)
-                .filter(|_| draw(&SERVICES[1], incident, random).phase == "read")
+                .filter(|_| is(&draw(&call(), trouble, &mut random)))
                 .count()
         };
-        let (usual, incident) = (late(false, &mut random), late(true, &mut random));
+        let is_late = |it: &Outcome| it.phase == "read";
+        let usual = count(Trouble::None, is_late);
+        let late = count(Trouble::Late, is_late);
+        let too_long = count(Trouble::TooLong, is_late);
         assert!(
-            usual < 400 && incident > 3_000,
-            "{usual} and {incident} of 10,000"
+            usual < 400 && late > 3_000 && too_long > 7_000,
+            "{usual}, {late} and {too_long} of 10,000"
         );
+        assert_eq!(count(Trouble::Down, |it| it.status >= 500), 10_000);
     }
 }

@@ -1,12 +1,14 @@
 //! seed → retry-decision events of a made-up company, in the order of their time.
 //!
-//! Four services of three tenants call models of several providers. Every error class occurs;
-//! for two hours one provider answers late, and read timeouts soar where callers retry them.
+//! Five services of three tenants call models of several providers. Every error class occurs; for
+//! two hours one provider answers late, and is down for a while (`day`). What was not delivered is
+//! often sent again as a new operation, by a user who presses the button or by a job.
 //! The generator also writes down what it produced, so that the figures can be checked by others.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use super::day::{self, Trouble};
 use super::outcome::{Outcome, draw};
 
 /// What to generate.
@@ -122,6 +124,27 @@ pub const SERVICES: [Service; 5] = [
 
 const TENANTS: [&str; 3] = ["acme", "globex", "initech"];
 
+/// The service whose batch goes out while its provider is down, and the share of 1,000 operations
+/// that it takes.
+const OF_BATCH: (&Service, u32) = (&SERVICES[1], 20);
+
+/// Of 1,000 prompts, those whose answer takes longer than their caller waits.
+const TAKE_LONG: u32 = 2;
+
+/// What is asked for; sent again, it is another operation of the same prompt.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub service: &'static Service,
+    pub tenant: &'static str,
+    pub prompt_hash: String,
+    pub input: i64,
+    pub max_tokens: i64,
+    /// When its operation starts, ms.
+    pub starts_ms: i64,
+    /// Its answer takes longer than the caller waits.
+    pub takes_long: bool,
+}
+
 /// One record to produce.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Produced {
@@ -161,8 +184,13 @@ impl Produced {
 pub fn generate(plan: Plan) -> Vec<Produced> {
     let mut random = fastrand::Rng::with_seed(plan.seed);
     let mut records = Vec::new();
-    for number in 0..plan.operations {
-        operation(plan, number, &mut random, &mut records);
+    let mut number = 0;
+    while number < plan.operations {
+        let mut next = Some(call(plan, number, &mut random));
+        while let Some(call) = next.filter(|_| number < plan.operations) {
+            next = operation(plan, number, call, &mut random, &mut records);
+            number += 1;
+        }
     }
     records.sort_by_key(|record| record.ts_ms);
     with_mishaps(records, &mut random)
@@ -200,62 +228,109 @@ fn pick_service(random: &mut fastrand::Rng) -> &'static Service {
     &SERVICES[0]
 }
 
-/// The two hours in which Anthropic answers late, as parts of the span.
-fn in_incident(plan: Plan, ts_ms: i64) -> bool {
-    let part = (ts_ms - plan.start_ms) * 24 / plan.span_ms.max(1);
-    (18..20).contains(&part)
+/// A new prompt.
+fn call(plan: Plan, number: u32, random: &mut fastrand::Rng) -> Call {
+    let of_batch = random.u32(..1_000) < OF_BATCH.1;
+    let (service, starts_ms, share) = match of_batch {
+        true => (OF_BATCH.0, day::in_batch(plan, random), 3),
+        false => {
+            let starts_ms = plan.start_ms + random.i64(0..plan.span_ms.max(1));
+            (pick_service(random), starts_ms, 1)
+        }
+    };
+    let input = service.input + random.i64(0..service.input.max(2)) - service.input / 2;
+    let words = format!("{}/{number}/{}", service.name, random.u64(..));
+    let digest = Sha256::digest(words.as_bytes());
+    let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    Call {
+        service,
+        tenant: TENANTS[random.usize(..TENANTS.len())],
+        prompt_hash: format!("sha256:{hash}"),
+        // The letters of the batch are short.
+        input: input / share,
+        max_tokens: if of_batch { 1_024 } else { service.max_tokens },
+        starts_ms,
+        takes_long: random.u32(..1_000) < TAKE_LONG,
+    }
 }
 
-fn operation(plan: Plan, number: u32, random: &mut fastrand::Rng, out: &mut Vec<Produced>) {
-    let service = pick_service(random);
-    let mut now = plan.start_ms + random.i64(0..plan.span_ms.max(1));
-    let request_id = format!("req-{:08x}-{:08x}", random.u32(..), number);
-    let digest = Sha256::digest(format!("{}/{request_id}", service.name).as_bytes());
-    let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let prompt_hash = format!("sha256:{hash}");
-    let tenant = TENANTS[random.usize(..TENANTS.len())];
-    let input = service.input + random.i64(0..service.input.max(2)) - service.input / 2;
+/// One operation, attempt by attempt. What comes back is sent again.
+fn operation(
+    plan: Plan,
+    number: u32,
+    call: Call,
+    random: &mut fastrand::Rng,
+    out: &mut Vec<Produced>,
+) -> Option<Call> {
+    let service = call.service;
+    let mut now = call.starts_ms;
+    let request_id = format!("req-{:08x}-{number:08x}", random.u32(..));
     let mut model = service.model;
     for attempt in 0..=service.retries {
-        let incident = service.provider == "anthropic" && in_incident(plan, now);
-        let outcome = draw(service, incident, random);
+        let trouble = match day::trouble(plan, service, now) {
+            Trouble::None | Trouble::Late if call.takes_long => Trouble::TooLong,
+            trouble => trouble,
+        };
+        let outcome = draw(&call, trouble, random);
         let started = now;
         now += outcome.elapsed_ms;
-        let last = attempt == service.retries;
-        let mut event = json!({
-            "request_id": request_id, "attempt": attempt, "model": model,
-            "prompt_hash": prompt_hash, "max_tokens": service.max_tokens,
-            "elapsed_ms": outcome.elapsed_ms, "service": service.name, "team": service.team,
-            "tenant": tenant, "provider": service.provider, "scenario": service.scenario,
-            "stream": service.stream, "layer": "app",
-            "client_request_id": format!("{request_id}-{attempt}"),
-            "ts": rfc3339(now), "started_at": rfc3339(started),
-            "read_timeout_ms": service.read_timeout_ms, "connect_timeout_ms": 3_000,
-            "max_retries": service.retries, "environment": "production",
-        });
-        let decision = outcome.decision(service, last);
+        let decision = outcome.decision(service, attempt == service.retries);
+        let mut event = asked(&call, &request_id, attempt, model);
+        event["elapsed_ms"] = outcome.elapsed_ms.into();
+        event["ts"] = rfc3339(now).into();
+        event["started_at"] = rfc3339(started).into();
         event["decision"] = decision.into();
         let goes_on = matches!(decision, "retry" | "retry_limited" | "fallback");
+        let wait = (1_000 << attempt.min(3)) + random.i64(0..1_000);
         if goes_on {
-            let wait = (1_000 << attempt.min(3)) + random.i64(0..1_000);
             event["next_retry_ms"] = wait.into();
         }
-        describe(&outcome, service, input, random, &mut event);
-        let record = Produced {
+        describe(&outcome, service, call.input, random, &mut event);
+        out.push(Produced {
             ts_ms: now,
-            key: prompt_hash.clone(),
+            key: call.prompt_hash.clone(),
             payload: event.to_string(),
             kind: Kind::Event,
-        };
-        out.push(record);
+        });
         if !goes_on {
-            return;
+            let starts_ms = now + again_ms(service, decision, random)?;
+            return Some(Call { starts_ms, ..call });
         }
-        now += event["next_retry_ms"].as_i64().unwrap_or(0);
+        now += wait;
         if decision == "fallback" {
             model = service.fallback.unwrap_or(model);
         }
     }
+    None
+}
+
+/// After how long an operation that ended so is sent again, ms: a user presses the button within a
+/// minute, a job looks after five to ten.
+fn again_ms(service: &Service, decision: &str, random: &mut fastrand::Rng) -> Option<i64> {
+    if matches!(decision, "success" | "cancelled") {
+        return None;
+    }
+    let chance = random.u32(..100);
+    match service.scenario {
+        "interactive" if chance < 70 => Some(2_000 + random.i64(0..60_000)),
+        "batch" if chance < 10 => Some(300_000 + random.i64(0..300_000)),
+        _ => None,
+    }
+}
+
+/// What an event says of the call itself.
+fn asked(call: &Call, request_id: &str, attempt: i64, model: &str) -> Value {
+    let service = call.service;
+    json!({
+        "request_id": request_id, "attempt": attempt, "model": model,
+        "prompt_hash": call.prompt_hash, "max_tokens": call.max_tokens,
+        "service": service.name, "team": service.team,
+        "tenant": call.tenant, "provider": service.provider, "scenario": service.scenario,
+        "stream": service.stream, "layer": "app",
+        "client_request_id": format!("{request_id}-{attempt}"),
+        "read_timeout_ms": service.read_timeout_ms, "connect_timeout_ms": 3_000,
+        "max_retries": service.retries, "environment": "production",
+    })
 }
 
 /// How the attempt ended, and the provider's usage where it told any.
@@ -349,5 +424,27 @@ mod tests {
             !decision.starts_with("retry") && decision != "fallback"
         };
         assert!(last.values().all(ending));
+    }
+
+    #[test]
+    fn what_was_not_delivered_is_sent_again() {
+        let mut prompts: std::collections::HashMap<String, Vec<Value>> = Default::default();
+        for record in generate(PLAN) {
+            let event: Value = serde_json::from_str(&record.payload).unwrap_or_default();
+            if record.kind == Kind::Event && event["next_retry_ms"].is_null() {
+                let hash = event["prompt_hash"].as_str().unwrap().to_owned();
+                prompts.entry(hash).or_default().push(event);
+            }
+        }
+        let lengths = prompts.values().map(Vec::len);
+        assert!(lengths.max() >= Some(3));
+        for operations in prompts.values() {
+            for pair in operations.windows(2) {
+                assert!(!["success", "cancelled"].contains(&pair[0]["decision"].as_str().unwrap()));
+                assert_eq!(pair[0]["tenant"], pair[1]["tenant"]);
+                assert_ne!(pair[0]["request_id"], pair[1]["request_id"]);
+                assert_ne!(pair[0]["scenario"], "eval");
+            }
+        }
     }
 }

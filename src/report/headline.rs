@@ -44,8 +44,11 @@ pub fn toll_line(toll: Toll) -> String {
     let share = toll.share_pct.map_or(String::new(), |pct| {
         format!(", {} of spend", percent_text(pct))
     });
+    let retries = toll.retry_share_pct.map_or(String::new(), |pct| {
+        format!("; retry share {} (review at 5 %)", percent_text(pct))
+    });
     let (expected, confirmed) = (dollars(toll.expected_usd), dollars(toll.confirmed_usd));
-    format!("Your toll: {expected} (confirmed {confirmed}){share}")
+    format!("Your toll: {expected} (confirmed {confirmed}){share}{retries}")
 }
 
 fn lines(share: &Share) -> Vec<String> {
@@ -90,14 +93,16 @@ mod tests {
             expected_usd: Some(412_000_000_000_000),
             confirmed_usd: Some(388_004_900_000_000),
             share_pct: Some(3_100_000_000_000),
+            retry_share_pct: Some(6_400_000_000_000),
         };
         assert_eq!(
             toll_line(toll),
-            "Your toll: $412.00 (confirmed $388.00), 3.1 % of spend"
+            "Your toll: $412.00 (confirmed $388.00), 3.1 % of spend; retry share 6.4 % (review at 5 %)"
         );
         let unknown = Toll {
             expected_usd: None,
             share_pct: None,
+            retry_share_pct: None,
             ..toll
         };
         assert_eq!(toll_line(unknown), "Your toll: unknown (confirmed $388.00)");

@@ -47,13 +47,7 @@ pub fn open(args: &AskArgs, usual: Usual, world: &World) -> anyhow::Result<Asked
     let window = window(args, usual, now).map_err(stop)?;
     let lake = lake_url(&config.lake).map_err(stop)?;
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    let limits = Limits {
-        // Nothing else runs in this process.
-        memory_bytes: config.limits.all_bytes(),
-        spill_bytes: config.limits.spill_bytes_max,
-        spill_folder: None,
-        threads: std::thread::available_parallelism().map_or(1, usize::from),
-    };
+    let limits = limits(&config);
     let session = runtime
         .block_on(session(&lake, args.at_version, limits))
         .map_err(stop)?;
@@ -63,6 +57,17 @@ pub fn open(args: &AskArgs, usual: Usual, world: &World) -> anyhow::Result<Asked
         session,
         runtime,
     })
+}
+
+/// What a query may use where nothing else runs in this process.
+#[must_use]
+pub fn limits(config: &Config) -> Limits {
+    Limits {
+        memory_bytes: config.limits.all_bytes(),
+        spill_bytes: config.limits.spill_bytes_max,
+        spill_folder: None,
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+    }
 }
 
 fn window(args: &AskArgs, usual: Usual, now: DateTime<Utc>) -> Result<Window, JobError> {

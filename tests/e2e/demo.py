@@ -1,5 +1,5 @@
-"""`retrytoll demo` against what it made up: every figure of the report and the share of its alert, by
-share.py's own sums."""
+"""`retrytoll demo` against what it made up: every figure that it shows, and many more, by the oracles'
+own sums (tests/oracle/share.py, operations.py, alerts.py)."""
 
 import json
 import os
@@ -8,47 +8,94 @@ import re
 import subprocess
 import sys
 import tempfile
-from decimal import Decimal
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+PRICES = ROOT / "crates/core/data/prices.json"
 # RETRYTOLL_BIN and its like would be taken for keys of the configuration.
 ENV = {name: value for name, value in os.environ.items() if not name.startswith("RETRYTOLL_")}
 
+# What the oracle is given, by the names that it has for it.
+QUERIES = {
+    "attempts": "SELECT request_id, attempt, op_place, op_attempts, outcome, role, is_retry, is_hedge, error_class, "
+                "billing, redundant, cost_confirmed, cost_expected, cost_ceiling, expected_basis FROM attempts",
+    "operations": "SELECT * FROM operations",
+}
+REPORTS = {
+    "toll": ["toll"],
+    "repeated_billing": ["repeated_billing", "--by", "service"],
+    "repeated_operations": ["repeated_billing", "--by", "operation"],
+    "rescue": ["retry_rescue", "--by", "all"],
+    "rescue_by_class": ["retry_rescue", "--by", "class"],
+    "rescue_by_service": ["retry_rescue", "--by", "service"],
+    "resends": ["resends", "--by", "chain"],
+}
 
-def the_alert_is_told(shown, lake):
-    """The alert of contract-review came over the topic, and its share is that of the truth up to its tick."""
-    block = re.search(r"Alerts, read back from the topic llm-retries.alerts:\n\n(.*?)\n\nThe lake is in", shown, re.S)[1]
-    head = re.search(r"^  FIRING  error  contract-review  (\S+) (\S+) UTC\n +what +Retry-cost share, service "
-                     r"contract-review: (\S+) %, over 5 % \(24h\)$", block, re.M)
-    assert head, block
-    assert re.search(r"^ +last hour +\$\S+ redundant, \$\S+ of it confirmed", block, re.M), block
-    assert re.search(r"^ +do +\S", block, re.M), block
-    until = f"{head[1]}T{head[2]}"
-    # The window reaches back before the first event.
-    truth = json.loads(subprocess.run(
-        [sys.executable, ROOT / "tests/oracle/share.py", lake / "truth.jsonl", "--until", until,
-         "--prices", ROOT / "crates/core/data/prices.json"],
-        check=True, capture_output=True, text=True).stdout)
-    share = Decimal(truth["by_service"]["contract-review"]["share"]) * 100
-    assert share.quantize(Decimal("0.01")) == Decimal(head[3]), (share, head[3])
+
+def section(shown, title):
+    """The lines of a section, without its title and what it means."""
+    found = re.search(rf"^{re.escape(title)}\n.+\n\n(.*?)\n  more: ", shown, re.M | re.S)
+    assert found, (title, shown)
+    return found[1]
+
+
+def the_sections_show_it(shown, told, lake):
+    """The text on the terminal holds what the JSON of the reports and alerts holds, in a hundred columns."""
+    assert max(len(line.replace(str(lake), "demo-lake")) for line in shown.splitlines()) <= 100, shown
+    assert re.search(r"^Your toll: \$\d+\.\d\d \(confirmed \$\d+\.\d\d\), \S+ % of spend; retry share \S+ % "
+                     r"\(review at 5 %\)$", shown, re.M), shown
+    repeated = section(shown, "Billed more than once")
+    for row in told["repeated_operations"][:3]:
+        assert row["request_id"] in repeated, repeated
+        for attempt in row["evidence"].split("; "):
+            assert attempt in repeated, (attempt, repeated)
+    for row in told["rescue"]:
+        figures = rf"^{re.escape(row['retry'])} +{row['first_failures']:,} +{row['tried']:,} +{row['rescued']:,} "
+        assert re.search(figures, section(shown, "What each retry rescues"), re.M), row
+    longest = max(told["resends"], key=lambda row: row["operations"])
+    assert longest["operations"] >= 3, longest
+    chain = re.findall(r"req-\S+", section(shown, "One prompt, sent again and again"))
+    assert chain == longest["predecessors"].split(", ") + [longest["last_request_id"]], (chain, longest)
+    alerts = section(shown, "Alerts")
+    for row in told["alerts"]:
+        for state, at in (("FIRING", row["since"]), ("RESOLVED", row["ended"])):
+            line = f"  {state:8}  {(at or '').replace('T', ' ').replace('Z', ' UTC')}  "
+            if at and not (row["why"] or "").startswith("kept back"):
+                assert line in alerts and row["entity"] in alerts, (row, alerts)
 
 
 def figures_equal_the_truth(folder):
-    """The share by service equals the generator's truth to the last digit, for two seeds; with the usual
-    traffic the alert rule is met, too."""
+    """For two seeds: what each attempt was and cost, operations, toll, shares, repeated billing with its
+    evidence, rescue, resends and alerts equal the generator's truth to the last digit."""
     for seed, operations in (("42", "30000"), ("7", "6000")):
-        lake = folder / f"lake-{seed}"
+        lake, answers = folder / f"lake-{seed}", folder / f"answers-{seed}"
+        answers.mkdir()
         toll = lambda *args: subprocess.run(
             [os.environ["RETRYTOLL_BIN"], *args, "--lake", lake],
             env=ENV, check=True, capture_output=True, text=True).stdout
+        ask = lambda name, *args: (answers / f"{name}.json").write_text(toll(*args, "--format", "json"))
         shown = toll("demo", "--seed", seed, "--operations", operations)
-        assert "Retry-cost share" in shown and "Try next:" in shown, shown
+        for name, query in QUERIES.items():
+            ask(name, "sql", query)
+        for name, report in REPORTS.items():
+            ask(name, "report", *report, "--since", "30h")
+        ask("alerts", "alerts", "--since", "30h")
+        ask("share", "report", "retry_cost_share", "--by", "service", "--since", "30h")
+        complete = json.loads((answers / "toll.json").read_text())["complete_through"]
+        assert complete == "everything", complete
+        of = [sys.executable, ROOT / "tests/oracle/share.py", lake / "truth.jsonl", "--prices", PRICES]
+        subprocess.run([*of, "--compare", answers / "share.json"], check=True, stdout=subprocess.DEVNULL)
+        of[1] = ROOT / "tests/oracle/operations.py"
+        subprocess.run([*of, "--compare", answers], check=True)
+        rows = lambda found: found["rows"] if isinstance(found, dict) else found
+        told = {name: rows(json.loads((answers / f"{name}.json").read_text()))
+                for name in ("repeated_operations", "rescue", "resends", "alerts")}
+        the_sections_show_it(shown, told, lake)
+        rules = {(row["rule"], row["state"]) for row in told["alerts"]}
         if seed == "42":
-            the_alert_is_told(shown, lake)
-        report = folder / f"{seed}.json"
-        report.write_text(toll("report", "retry_cost_share", "--by", "service", "--since", "30h", "--format", "json"))
-        subprocess.run([sys.executable, ROOT / "tests/oracle/share.py", lake / "truth.jsonl", "--prices",
-                        ROOT / "crates/core/data/prices.json", "--compare", report], check=True, stdout=subprocess.DEVNULL)
+            # What the demo is made to show.
+            assert {("retry_storm", "resolved"), ("doomed_outage", "resolved"), ("retry_share", "firing")} <= rules, rules
+        else:
+            assert "retry_storm" not in {rule for rule, _ in rules}, rules
 
 
 if __name__ == "__main__":

@@ -10,7 +10,9 @@ from decimal import Decimal
 import duckdb
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import alerts  # noqa: E402
 import foreign_read  # noqa: E402
+import operations  # noqa: E402
 import share  # noqa: E402
 
 PRICES = """{"sample_spec": {"input_cost_per_token": 0.0},
@@ -154,7 +156,114 @@ def test_foreign_read(folder):
         sys.exit("a gap in the log went unseen")
 
 
-for test in (test_share, test_foreign_read):
+def attempt(request, number, start, end, **fields):
+    """An attempt from one second of an hour to another."""
+    at = lambda second: f"2026-09-01T10:{second // 60:02}:{second % 60:02}.000Z"
+    return {"request_id": request, "attempt": number, "started_at": at(start), "ts": at(end), "model": "m", "provider": "p",
+            "service": "chat", "tenant": "t", "prompt_hash": "sha256:1", "scenario": "interactive",
+            "client_request_id": f"{request}-{number}", "input_tokens": 1000, "max_tokens": 500} | fields
+
+
+def read_operations(folder, events):
+    truth = folder / "truth.jsonl"
+    truth.write_text("".join(json.dumps({"kind": "event", "event": event}) + "\n" for event in events))
+    (folder / "prices.json").write_text(PRICES)
+    return operations.read(truth, share.Prices(folder / "prices.json"))
+
+
+LATE = {"error_type": "ReadTimeout", "phase": "read", "usage_source": "estimated"}
+UNUSABLE = {"error_type": "JSONDecodeError", "status_code": 200, "output_tokens": 250}
+OTHER = {"prompt_hash": "sha256:2"}
+
+
+def test_operations(folder):
+    found = read_operations(folder, [
+        # At most 0.001 + 500 x 0.000004 = 0.003 each, of which 0.9 is expected.
+        attempt("r1", 0, 0, 60, decision="retry", **LATE),
+        attempt("r1", 1, 61, 121, decision="ask_user", **LATE),
+        # The button, pressed a minute later: 0.001 + 250 x 0.000004 = 0.002, then 0.003.
+        attempt("r2", 0, 181, 183, decision="retry", **UNUSABLE),
+        attempt("r2", 1, 184, 190, output_tokens=500, **USAGE),
+        # Another prompt. The late one is taken for the answer's 0.003, and limited to 0.9 of it.
+        attempt("r3", 0, 200, 260, decision="retry", **LATE, **OTHER),
+        attempt("r3", 1, 261, 265, output_tokens=500, **USAGE, **OTHER),
+        # After a delivery, and then 15 minutes and a second after a failure: no resends.
+        attempt("r4", 0, 300, 301, decision="no_retry", error_type="RateLimitError", status_code=429, usage_source="estimated", **OTHER),
+        attempt("r5", 0, 1202, 1203, decision="cancelled", usage_source="estimated", prompt_hash="sha256:3"),
+        attempt("r6", 0, 1202, 1203, output_tokens=0, **USAGE, **OTHER),
+    ])
+    assert [it.outcome for it in found] == ["timed_out", "delivered", "delivered", "failed", "cancelled", "delivered"]
+    roles = [[it.role for it in operation.attempts] for operation in found]
+    assert roles == [["undelivered"] * 2, ["repeat", "delivered"], ["repeat", "delivered"], ["undelivered"], ["cancelled"],
+                     ["delivered"]], roles
+    bases = [[it.basis for it in operation.attempts] for operation in found[:4]]
+    assert bases == [["formula"] * 2, ["own", "own"], ["sibling", "own"], [None]], bases
+    right = operations.reports(found)
+    chat = right["repeated_billing"]["chat"]
+    # r1 and r3 are likely: two late ones, and one beside an answer.
+    assert (chat["confirmed_operations"], chat["likely_operations"], chat["operations"]) == (1, 2, 6)
+    assert chat["confirmed_redundant_usd"] == Decimal("0.002")
+    assert (chat["likely_redundant_confirmed_usd"], chat["likely_redundant_expected_usd"]) == (0, Decimal("0.0081"))
+    assert right["repeated_operations"]["r2"]["evidence"] == (
+        "0 invalid_output billed usage $0.002; 1 none billed usage $0.003")
+    assert right["repeated_operations"]["r3"]["evidence"] == "0 read unknown p=0.9 sibling $0.0027; 1 none billed usage $0.003"
+    read = right["rescue_by_class"]["read 1"]
+    assert (read["first_failures"], read["tried"], read["rescued"], read["rescue_share_pct"]) == (2, 2, 1, 50)
+    assert right["rescue"]["1"]["rescue_share_pct"] == 50  # two of four
+    assert (right["rescue_by_class"]["rate_limit 1"]["tried"], read["mark"]) == (0, None)
+    assert list(right["resends"]) == ["r1"]
+    chain = right["resends"]["r1"]
+    assert (chain["operations"], chain["attempts"], chain["span_ms"]) == (2, 4, 190_000)
+    assert (chain["expected_usd"], chain["again_expected_usd"]) == (Decimal("0.0104"), Decimal("0.005"))
+    # Redundant: both of r1, the first of r2 and of r3.
+    headline = right["toll"]["toll"]
+    assert (headline["toll_expected_usd"], headline["toll_confirmed_usd"]) == (Decimal("0.0101"), Decimal("0.002"))
+    assert (headline["retries"], headline["redundant_attempts"], headline["delivered"]) == (3, 4, 3)
+    assert right["alerts"] == {}
+    row = {"key": "chat"} | {name: operations.plain(it) if isinstance(it, Decimal) else it for name, it in chat.items()}
+    differ = lambda *rows: operations.differences("repeated_billing", list(rows), {"chat": chat})
+    assert differ(row) == []
+    assert differ(row | {"confirmed_redundant_usd": "0.002000000001"}) == [
+        "repeated_billing: confirmed_redundant_usd of chat is 0.002000000001, should be 0.002"]
+    assert (len(differ()), len(differ(row, row)), len(differ(row, row | {"key": "x"}))) == (1, 1, 1)
+    try:
+        read_operations(folder, [attempt("r1", 1, 0, 1, **USAGE)])
+    except AssertionError as odd:
+        assert "r1 has the attempts [1]" in str(odd)
+    else:
+        sys.exit("an operation without its first attempt went unseen")
+
+
+def test_alerts(folder):
+    def storm(retries, most):
+        """An answer at first and in minute 40; between them, in minute 14, retries that all fail."""
+        failing = [attempt(f"s{at}", number, 842 + number * 10, 843 + number * 10, max_tokens=most,
+                           decision=("retry", "give_up")[number], **LATE | {"prompt_hash": f"sha256:{at}"})
+                   for at in range(retries) for number in (0, 1)]
+        answers = [attempt(name, 0, at, at + 1, output_tokens=1, **USAGE, **OTHER) for name, at in (("a", 0), ("b", 2400))]
+        found = operations.reports(read_operations(folder, answers + failing))["alerts"]
+        return {(it["rule"], it["entity"], it["severity"], it["since"][11:16], it["ended"] and it["ended"][11:16]): it.get("why")
+                for it in found.values()}
+
+    # A retry costs at most 0.001 + 3000 x 0.000004 = 0.013, expected 0.0117: 100 a minute are $70.20 an
+    # hour, and none is delivered. A quarter of an hour later nobody was heard of for three windows.
+    outage = ("doomed_outage", "p/m", "critical", "10:15", "10:30")
+    assert storm(100, 3000) == {("retry_storm", "chat", "critical", "10:15", "10:30"): "no_data", outage: "no_data"}
+    assert storm(99, 3000) == {outage: "no_data"}
+    # 0.9 x (0.001 + 500 x 0.000004) = 0.0027: $16.20 an hour.
+    assert storm(100, 500) == {outage: "no_data"}
+    assert storm(49, 3000) == {}
+    instants = lambda first, last: [at // alerts.MINUTE for at, *_ in alerts.ticks(first * alerts.MINUTE, last * alerts.MINUTE)]
+    assert instants(1, 31) == [15, 30, 31, 32]
+    bounds = [("share", alerts.OVER, 5), ("rate", alerts.UNDER, 3), ("count", alerts.AT_LEAST, 100)]
+    at = lambda share, rate, count, tenths: alerts.holds(bounds, {"share": share, "rate": rate, "count": count}, tenths)
+    assert at(Decimal("5.1"), Decimal("2.9"), 100, 10) is True
+    assert (at(5, 2, 100, 10), at(6, 3, 100, 10), at(6, 2, 99, 10)) == (False, False, False)
+    assert (at(5, 3, 90, 9), at(Decimal("4.5"), 3, 90, 9), at(5, 3, 89, 9)) == (True, False, False)
+    assert (at(5, Decimal("3.4"), 90, 9), at(None, 3, 90, 9)) == (False, None)
+
+
+for test in (test_share, test_operations, test_alerts, test_foreign_read):
     with tempfile.TemporaryDirectory() as name:
         test(pathlib.Path(name))
 test_classes()

@@ -258,13 +258,15 @@ def began(event):
 
 def estimated(rows, prices):
     """The rows of one operation, with what a sibling tells of those of which it is unknown whether
-    they were billed."""
+    they were billed, and each with the basis of its expected cost. No profile applies: one is of the
+    closed days before, and the demo has none."""
     tokens = lambda event: (whole(event.get("input_tokens")), whole(event.get("output_tokens")))
     rows = sorted(rows, key=lambda row: began(row[0]))
     used = [row for row in rows if row[7] and not row[0].get("cache_hit")]
     used.sort(key=lambda row: row[0]["decision"] != "success")
     for row in rows:
         event, is_retry, kind, state, confirmed, expected, ceiling, usage = row
+        basis = "own" if state == "billed" and confirmed is not None else None
         if state == "unknown":
             _, p, stops = policy(event, kind)
             delivered = used and used[0][0]["decision"] == "success"
@@ -280,9 +282,10 @@ def estimated(rows, prices):
             # No tokens of an attempt that failed are unknown ones.
             own = price(tokens(event)[0] or None, received if stops else tokens(event)[1] or None)
             other = price(sibling[0], received if stops else sibling[1])
-            guess = next((it for it in (own, other, ceiling) if it is not None), None)
+            guesses = (("own", own), ("sibling", other), ("formula", ceiling))
+            basis, guess = next(((name, it) for name, it in guesses if it is not None), (None, None))
             expected = None if guess is None else p * guess
-        yield event, is_retry, kind, state, confirmed, expected, ceiling, usage
+        yield event, is_retry, kind, state, confirmed, expected, ceiling, usage, basis
 
 
 def operations(rows, prices):

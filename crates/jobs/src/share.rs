@@ -108,6 +108,8 @@ pub struct Toll {
     pub confirmed_usd: Option<i128>,
     /// The expected toll's share of all spend; `None`: withheld.
     pub share_pct: Option<i128>,
+    /// The retry-cost share; `None`: withheld.
+    pub retry_share_pct: Option<i128>,
 }
 
 impl Toll {
@@ -119,6 +121,7 @@ impl Toll {
             expected_usd: decimal(batch, "toll_expected_usd", 0),
             confirmed_usd: decimal(batch, "toll_confirmed_usd", 0),
             share_pct: decimal(batch, "toll_share_pct", 0),
+            retry_share_pct: decimal(batch, "retry_share_pct", 0),
         })
     }
 }

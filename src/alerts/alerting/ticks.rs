@@ -210,13 +210,15 @@ impl Alerting {
             .add_levels(session, &answer, &mut samples, long)
             .await?;
         let silent = firing.iter().any(|open| !samples.contains_key(*open));
-        let heard_of = match silent {
-            true => watch.heard_of(session, &window).await?,
-            false => BTreeSet::new(),
-        };
+        let (mut idle, mut heard_of) = (BTreeSet::new(), BTreeSet::new());
+        if silent {
+            idle = watch.heard_of(session, &window, 1).await?;
+            heard_of = watch.heard_of(session, &window, SILENT_WINDOWS).await?;
+        }
         let tick = Tick {
             at_ms: look.at_ms,
             samples: &samples,
+            idle: &idle,
             heard_of: &heard_of,
         };
         let changes = outbox.alerts.decide(&watch.rule, &tick);
@@ -227,7 +229,12 @@ impl Alerting {
         let stale = self.clock.now_ms() - look.at_ms > STALE_MS;
         let config = &self.settings.alerts;
         let with_data = changes.into_iter().map(|it| {
-            let data = data::of(&it, watch, &answer, &evidence, config, stale);
+            // Receivers know an alert by what it was when it began.
+            let kind = outbox.entity_kind(&it.dedup_key);
+            let kind = kind
+                .as_deref()
+                .unwrap_or_else(|| watch.kind_of(&answer, &it.entity));
+            let data = data::of(&it, kind, watch, &answer, &evidence, config, stale);
             (it, data)
         });
         Ok(with_data.collect())

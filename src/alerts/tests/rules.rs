@@ -138,6 +138,66 @@ fn a_failing_provider_of_thirty_services_is_one_alert() {
     assert_eq!(told(&rest), counts(&[("retry_share firing", 20)]));
 }
 
+/// A hundred and twenty retries in a minute that help nobody, of the provider's one service; after
+/// it every call is answered at once. Nothing is retried any more, and that is how both end.
+#[test]
+fn an_outage_ends_when_nobody_retries() {
+    let mut lines = vec![attempt("checkout", "first", 0, 0, json!({}))];
+    for n in 0..60 {
+        let request = format!("f{n}");
+        for (number, decision) in [(0, "retry"), (1, "retry"), (2, "give_up")] {
+            let second = 10 * 60 + n / 2 + number * 10;
+            lines.push(attempt(
+                "checkout",
+                &request,
+                number,
+                second,
+                unusable(decision),
+            ));
+        }
+    }
+    for n in 0..10 {
+        lines.push(attempt(
+            "checkout",
+            &format!("g{n}"),
+            0,
+            (11 + n) * 60,
+            json!({}),
+        ));
+    }
+    let lake = lake_of(&lines);
+    lake.pass(30 * MINUTE_MS);
+    let mut alerting = lake.alerting_with(&["retry_share", "repeated_billing"], &[]);
+    alerting.start_after(START_MS + 10 * MINUTE_MS);
+    let both = [("doomed_outage firing", 1), ("retry_storm firing", 1)];
+    let fired = lake.run_due(&mut alerting, 11);
+    assert_eq!(told(&fired), counts(&both));
+    let storm = fired
+        .iter()
+        .map(data)
+        .find(|it| it["rule"] == "retry_storm");
+    let is_service = |storm: &Value| {
+        (&storm["entity"], &storm["entity_kind"]) == (&json!("checkout"), &json!("service"))
+    };
+    assert!(storm.is_some_and(|it| is_service(&it)));
+    // The retries of minute 10 leave the last minute with tick 12, the last five with tick 16.
+    for (minute, expected) in [
+        (12, Some("retry_storm resolved")),
+        (15, None),
+        (16, Some("doomed_outage resolved")),
+    ] {
+        let sent = lake.run_due(&mut alerting, minute);
+        let expected = expected.map(|it| (it, 1));
+        assert_eq!(told(&sent), counts(expected.as_slice()), "{minute}");
+        assert!(sent.iter().all(|it| data(it)["ends_reason"] == "recovered"));
+        let mut storms = sent
+            .iter()
+            .map(data)
+            .filter(|it| it["rule"] == "retry_storm");
+        assert!(storms.all(|it| is_service(&it)));
+    }
+}
+
 /// Four operations in a night, three of them retried and dear, and a health check a minute.
 #[test]
 fn a_quiet_night_and_health_checks_fire_nothing() {

@@ -11,6 +11,9 @@ pub struct Tick<'a> {
     pub at_ms: i64,
     /// Each entity's sample.
     pub samples: &'a BTreeMap<String, Sample>,
+    /// Entities without a sample of which there are events in the window: nothing is left of what
+    /// the rule looks at.
+    pub idle: &'a BTreeSet<String>,
     /// Entities without a sample that were heard of within three windows.
     pub heard_of: &'a BTreeSet<String>,
 }
@@ -64,12 +67,17 @@ impl Alerts {
         // Of what has no sample the bounds do not hold, and nobody waits for `for`.
         self.pending
             .retain(|(of, entity), _| *of != rule.name || tick.samples.contains_key(entity));
-        let silent = self.firing().filter(|open| {
-            open.rule == rule.name
-                && !tick.samples.contains_key(&open.entity)
-                && !tick.heard_of.contains(&open.entity)
-        });
-        out.extend(silent.map(|open| ended(open, EndsReason::NoData, tick.at_ms)));
+        let without = self
+            .firing()
+            .filter(|open| open.rule == rule.name && !tick.samples.contains_key(&open.entity));
+        out.extend(without.filter_map(|open| {
+            let reason = match tick.idle.contains(&open.entity) {
+                true => EndsReason::Recovered,
+                false if tick.heard_of.contains(&open.entity) => return None,
+                false => EndsReason::NoData,
+            };
+            Some(ended(open, reason, tick.at_ms))
+        }));
         out.sort_by(|a, b| a.entity.cmp(&b.entity));
         out
     }

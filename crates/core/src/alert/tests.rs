@@ -39,7 +39,9 @@ fn sample(share_tenths: i128, first_attempts: i128) -> Sample {
 enum Says {
     Share(i128, i128),
     Withheld,
-    /// No row in the window, but heard of lately.
+    /// No row, though there are events in the window.
+    Idle,
+    /// No row and no event in the window, but heard of lately.
     Quiet,
     Gone,
 }
@@ -48,7 +50,8 @@ enum Says {
 fn played(alerts: &mut Alerts, rule: &Rule, ticks: &[Says]) -> Vec<Transition> {
     let mut out = Vec::new();
     for (minute, says) in (0..).zip(ticks) {
-        let (mut samples, mut heard_of) = (BTreeMap::new(), BTreeSet::new());
+        let mut samples = BTreeMap::new();
+        let (mut idle, mut heard_of) = (BTreeSet::new(), BTreeSet::new());
         let entity = "checkout".to_owned();
         match *says {
             Share(tenths, first) => drop(samples.insert(entity, sample(tenths, first))),
@@ -57,12 +60,17 @@ fn played(alerts: &mut Alerts, rule: &Rule, ticks: &[Says]) -> Vec<Transition> {
                 let levels = vec![];
                 samples.insert(entity, Sample { figures, levels });
             }
+            Idle => {
+                heard_of.insert(entity.clone());
+                idle.insert(entity);
+            }
             Quiet => drop(heard_of.insert(entity)),
             Gone => {}
         }
         let tick = Tick {
             at_ms: minute * 60_000,
             samples: &samples,
+            idle: &idle,
             heard_of: &heard_of,
         };
         for transition in alerts.decide(rule, &tick) {
@@ -93,7 +101,7 @@ fn check(for_minutes: i64, ticks: &[Says], expected: &[&str]) {
     assert_eq!(found, expected, "{ticks:?}");
 }
 
-use Says::{Gone, Quiet, Share, Withheld};
+use Says::{Gone, Idle, Quiet, Share, Withheld};
 
 #[test]
 fn it_fires_once_and_resolves_once() {
@@ -160,6 +168,20 @@ fn an_entity_that_vanishes_keeps_its_state_until_it_is_gone() {
         &["0: firing 1 since 0", "3: resolved 2 since 0 no_data"],
     );
     check(0, &[Gone, Quiet], &[]);
+}
+
+#[test]
+fn an_alert_ends_when_its_entity_goes_on_without_what_it_was_about() {
+    check(
+        0,
+        &[Share(60, 500), Quiet, Idle, Idle, Share(60, 500)],
+        &[
+            "0: firing 1 since 0",
+            "2: resolved 2 since 0 recovered",
+            "4: firing 3 since 4",
+        ],
+    );
+    check(0, &[Idle, Idle], &[]);
 }
 
 #[test]
@@ -262,6 +284,7 @@ fn an_alert_grows_and_lessens_under_one_key() {
         let tick = Tick {
             at_ms: minute as i64 * 60_000,
             samples: &BTreeMap::from([("checkout".to_owned(), at)]),
+            idle: &BTreeSet::new(),
             heard_of: &BTreeSet::new(),
         };
         for transition in alerts.decide(&leveled, &tick) {
@@ -373,6 +396,7 @@ fn says() -> impl Strategy<Value = Says> {
         4 => (prop::sample::select(vec![0_i128, 44, 45, 46, 50, 51, 90]), prop::sample::select(vec![179_i128, 180, 199, 200, 900]))
             .prop_map(|(tenths, first)| Share(tenths, first)),
         1 => Just(Withheld),
+        1 => Just(Idle),
         1 => Just(Quiet),
         1 => Just(Gone),
     ]
@@ -391,7 +415,7 @@ proptest! {
             let next = match *says {
                 Share(tenths, first) if firing => tenths > 45 && first >= 180,
                 Share(tenths, first) => tenths > 50 && first >= 200,
-                Gone => false,
+                Gone | Idle => false,
                 Withheld | Quiet => firing,
             };
             if next != firing {

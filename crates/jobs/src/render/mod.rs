@@ -17,7 +17,7 @@ use arrow::error::ArrowError;
 use crate::error::JobError;
 
 pub use cell::{count_text, decimal_text, dollars_text, harmless, percent_text};
-pub use report::{footer, report};
+pub use report::{columns, footer, report};
 pub use rows::RowWriter;
 pub use table::Style;
 pub use width::wrap;

@@ -43,6 +43,23 @@ pub fn report(
     }
 }
 
+/// Draws some columns of a job's answer as its table does, without anything beside.
+///
+/// # Errors
+/// As [`report`].
+pub fn columns(
+    out: &mut dyn Write,
+    result: &JobResult,
+    names: &[&str],
+    style: Style,
+) -> Result<(), JobError> {
+    let names = names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+    let drawn = shown(result, &names).map_err(WriteError::from);
+    let drawn = drawn
+        .and_then(|(schema, batches)| table::draw(out, &schema, &batches, true, style).map(drop));
+    drawn.map_err(|error| error.of(Format::Table))
+}
+
 /// What every report says beside its rows, a line each.
 #[must_use]
 pub fn footer(result: &JobResult) -> Vec<String> {
@@ -155,7 +172,7 @@ fn table(out: &mut dyn Write, result: &JobResult, style: Style) -> Result<(), Wr
     } else if rows == 0 {
         writeln!(out, "nothing: no row fits")?;
     } else {
-        let (schema, batches) = shown(result)?;
+        let (schema, batches) = shown(result, &meta.shown)?;
         exact = table::draw(out, &schema, &batches, true, style)?;
     }
     writeln!(out)?;
@@ -182,10 +199,12 @@ fn until(result: &JobResult) -> String {
     result.window.zone.show(result.window.until)
 }
 
-/// The columns a table shows: those the job names, less texts of which there are none; `key`
+/// The columns a table shows: those of `names`, or all, less texts of which there are none; `key`
 /// under the name of what it is.
-fn shown(result: &JobResult) -> Result<(SchemaRef, Vec<RecordBatch>), ArrowError> {
-    let names = &result.job.meta.shown;
+fn shown(
+    result: &JobResult,
+    names: &[String],
+) -> Result<(SchemaRef, Vec<RecordBatch>), ArrowError> {
     let all = || {
         result
             .schema
@@ -197,7 +216,7 @@ fn shown(result: &JobResult) -> Result<(SchemaRef, Vec<RecordBatch>), ArrowError
     let names = if names.is_empty() {
         all()
     } else {
-        names.clone()
+        names.to_vec()
     };
     let mut picked = Vec::new();
     for name in &names {
