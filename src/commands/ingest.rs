@@ -255,6 +255,7 @@ fn read_file(
         .with_context(|| format!("while reading {}", file.path.display()))?;
     let now_ms = now_ms();
     reader.reached_end(0, 0, now_ms);
+    reader.silent_ms = now_ms;
     reader.outlet.wait()?;
     reader.close_all(now_ms)?;
     reader.outlet.wait()?;

@@ -14,6 +14,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{Offset, TopicPartitionList};
+use retrytoll_core::silence::Silence;
 use retrytoll_core::step::Progress;
 use retrytoll_lake::Clock;
 
@@ -127,6 +128,7 @@ pub fn read_topic(
         assigned: BTreeMap::new(),
         term: 0,
         fetching: Vec::new(),
+        silence: Silence::begin(clock.now_ms()),
         is_unanswered: false,
         is_paused: false,
         is_stopped: false,
@@ -155,6 +157,7 @@ struct Source {
     term: u64,
     /// Partitions that are being fetched: their offsets are known.
     fetching: Vec<i32>,
+    silence: Silence,
     /// An assignment that the group waits to hear of: every one must be answered.
     is_unanswered: bool,
     is_paused: bool,
@@ -178,6 +181,7 @@ impl Source {
                 return Ok(());
             }
             self.take_rebalances()?;
+            self.silence.look(now_ms, self.is_paused);
             if now_ms - handed_on_ms >= HAND_ON_MS {
                 self.hand_on(now_ms)?;
                 handed_on_ms = now_ms;
@@ -199,6 +203,7 @@ impl Source {
         self.pause_or_resume()?;
         for _ in 0..RECORDS_PER_LOOK {
             let Some(polled) = self.consumer.poll(POLL) else {
+                self.drained(now_ms);
                 return Ok(());
             };
             match polled {
@@ -240,6 +245,13 @@ impl Source {
             _ => 0,
         };
         self.reader.reached_end(partition, next, now_ms);
+        self.drained(now_ms);
+    }
+
+    /// What came before was taken in: nothing is left, or the end of a partition lay behind it.
+    fn drained(&mut self, now_ms: i64) {
+        self.silence.drained(now_ms);
+        self.reader.silent_ms = self.silence.known_ms();
     }
 
     fn pause_or_resume(&mut self) -> anyhow::Result<()> {

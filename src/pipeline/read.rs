@@ -80,6 +80,8 @@ pub struct Reader {
     pub outlet: Outlet,
     /// How a file stands with the record about to be taken in; its source sets it.
     pub file: Option<FileMark>,
+    /// Until when partitions at their end are known to be silent, ms; the source sets it.
+    pub silent_ms: i64,
     /// Looks at the first events, until it has told what is wrong with them.
     pub first_look: Option<FirstLook>,
 }
@@ -97,6 +99,7 @@ impl Reader {
             counts: ReadCounts::default(),
             outlet,
             file: None,
+            silent_ms: i64::MIN,
             first_look: None,
         }
     }
@@ -240,7 +243,7 @@ impl Reader {
         );
         partition.state.advance(partition.reached);
         if partition.at_end && partition.batch.is_empty() {
-            partition.state.idle(now_ms);
+            partition.state.idle(self.silent_ms);
         }
         self.counts.rows += self.effects.keep.len() as u64;
         self.counts.duplicates += self.effects.duplicates;

@@ -125,9 +125,15 @@ fn a_look_makes_the_oldest_missing_day_and_a_day_is_made_once() {
     let second = file("2025-11-02", 2);
     let third = file("2025-11-03", 2);
     // Until two hours after its end the second day is not closed, and the third has no profile.
-    assert_eq!(lake.look(&mut profiles, mark_ms - 1), std::slice::from_ref(&second));
+    assert_eq!(
+        lake.look(&mut profiles, mark_ms - 1),
+        std::slice::from_ref(&second)
+    );
     let commits = lake.commits();
-    assert_eq!(lake.look(&mut profiles, mark_ms - 1), std::slice::from_ref(&second));
+    assert_eq!(
+        lake.look(&mut profiles, mark_ms - 1),
+        std::slice::from_ref(&second)
+    );
     assert_eq!(lake.commits(), commits, "a quiet look writes nothing");
     let both = [second, third];
     assert_eq!(lake.look(&mut profiles, mark_ms), both);

@@ -51,12 +51,20 @@ def answer(w, job, args):
         return reader.fieldnames or [], list(reader)
 
 
+def events(case):
+    """Its events; one with `repeat` stands for so many, with their number for {n} in the request_id."""
+    for it in case["events"]:
+        it = case.get("defaults", {}) | it
+        for n in range(it.pop("repeat", 1)):
+            yield it | {"request_id": it["request_id"].replace("{n}", str(n))}
+
+
 def check(w, path):
     case = tomllib.loads(path.read_text())
     job = path.name.split(".")[0]
     assert case.keys() <= KEYS and path.read_text().startswith("# "), f"{path.name}: {sorted(case.keys() - KEYS)}"
     calls = w.folder / "calls.jsonl"
-    calls.write_text("".join(json.dumps(case.get("defaults", {}) | it) + "\n" for it in case["events"]))
+    calls.write_text("".join(json.dumps(it) + "\n" for it in events(case)))
     w.ingest(calls)
     letters = w.lake / "dead-letters.jsonl"
     assert not letters.exists() or not letters.read_text(), letters.read_text()

@@ -68,6 +68,35 @@ def holds_rows(w):
     return files - {add["path"] for _, add in w.actions("add")}
 
 
+def behind_is_not_idle(w):
+    """F23: while it is frozen, records come. Awake again, it takes no partition for silent before it has read them:
+    no commit's clock is past a record that the commit does not hold."""
+    topic = w.topic(2)
+    send = lambda prefix: [(n % 2, events.payload(it)) for n, it in enumerate(events.events(w.rng, 100, prefix))]
+    broker.produce(topic, send("before"))
+    toll = w.run(topic, kafka__session_timeout="45s")
+    w.wait_rows(100, 30)
+    toll.send(signal.SIGSTOP)
+    broker.Feed(topic, send("frozen"), 6).finish()
+    toll.send(signal.SIGCONT)
+    w.wait_rows(200, 60)
+    toll.stop()
+    times = [(m.partition(), m.offset(), m.timestamp()[1]) for m in broker.messages(topic)]
+    stands = {}
+    for version, txn in w.actions("txn"):
+        _, field, partition, *_ = txn["appId"].split("/")
+        if field in ("next", "clock"):
+            stands.setdefault((version, int(partition)), {})[field] = txn["version"]
+    looked_at = 0
+    for (version, partition), it in stands.items():
+        if it.keys() == {"next", "clock"}:
+            ahead = [ms for p, offset, ms in times if p == partition and offset >= it["next"]]
+            looked_at += len(ahead)
+            # What is on its way from the broker may be a little older than an empty poll.
+            assert it["clock"] <= min(ahead, default=it["clock"]) + 2_000, (version, partition, it, min(ahead))
+    assert looked_at, "some commit lay before the records of the frozen time"
+
+
 def stop_with_a_long_flush(w):
     """F12: with a flush of half an hour, SIGTERM ends it within 10 s, and nothing is lost or doubled."""
     topic = w.topic(8)
@@ -162,7 +191,7 @@ def lost_records(w):
     w.same_rows(after)
 
 
-CASES = [kills, kafka_offsets_lost, frozen_instance, stop_with_a_long_flush, refused_dead_letters,
+CASES = [kills, kafka_offsets_lost, frozen_instance, behind_is_not_idle, stop_with_a_long_flush, refused_dead_letters,
          dead_letter_too_large, made_anew, lost_records]
 
 if __name__ == "__main__":

@@ -46,6 +46,8 @@ flags!(
     COST_OVERFLOW 7 "cost_overflow",
     /// A stream was cut, and its provider then stops: what was received is what can be billed.
     STOPS_ON_DISCONNECT 8 "stops_on_disconnect",
+    /// The caller's cost is zero, and nothing shows that the attempt was free.
+    ZERO_COST 9 "zero_cost",
 );
 
 impl Flags {

@@ -353,6 +353,7 @@ fn money(bill: &Bill, row: usize, flags: &mut Flags, out: &mut Derived) {
         (bill.unit_unknown, Flags::COST_UNIT_UNKNOWN),
         (bill.overflow, Flags::COST_OVERFLOW),
         (bill.stops, Flags::STOPS_ON_DISCONNECT),
+        (bill.zero_cost, Flags::ZERO_COST),
     ] {
         if is_set {
             flags.add(flag);

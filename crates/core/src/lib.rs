@@ -21,5 +21,6 @@ pub mod profile;
 pub mod prompt;
 pub mod secret;
 pub mod seen;
+pub mod silence;
 pub mod step;
 pub mod timestamp;

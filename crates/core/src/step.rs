@@ -109,9 +109,10 @@ impl PartitionState {
         offset < self.written_below
     }
 
-    /// The partition is caught up and silent: the waiting clock follows our own.
-    pub fn idle(&mut self, now_ms: i64) {
-        self.waiting_clock_ms = self.waiting_clock_ms.max(now_ms);
+    /// The partition is caught up and silent: the waiting clock follows our own, up to where the
+    /// silence is known ([`Silence::known_ms`](crate::silence::Silence::known_ms)).
+    pub fn idle(&mut self, silent_ms: i64) {
+        self.waiting_clock_ms = self.waiting_clock_ms.max(silent_ms);
     }
 
     /// Shares memory with other partitions: see [`Seen::set_cap`].

@@ -100,6 +100,8 @@ pub struct Bill {
     pub overflow: bool,
     /// Not known to be billed, and the provider stopped with the stream.
     pub stops: bool,
+    /// The caller says that it cost nothing, and nothing shows that.
+    pub zero_cost: bool,
 }
 
 /// The caller's cost is not used when it and the table are apart by more than this.
@@ -183,6 +185,13 @@ impl BillFacts<'_> {
 /// the caller's cost, the policy. (Invoices come in later, by the views.)
 #[must_use]
 pub fn bill(facts: &BillFacts<'_>) -> Bill {
+    let mut bill = by_evidence(facts);
+    let is_known = bill.state != BillingState::Unknown && bill.confirmed.is_some();
+    bill.zero_cost = facts.caller_cost == Some(0) && !facts.is_free() && !is_known;
+    bill
+}
+
+fn by_evidence(facts: &BillFacts<'_>) -> Bill {
     let mut bill = Bill {
         state: facts.verdict.state,
         p_billed: facts.verdict.p_billed,
@@ -198,6 +207,7 @@ pub fn bill(facts: &BillFacts<'_>) -> Bill {
         unit_unknown: false,
         overflow: false,
         stops: false,
+        zero_cost: false,
     };
     let caller = facts.caller(&mut bill);
     if facts.cache_hit {

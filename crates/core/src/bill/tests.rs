@@ -190,6 +190,76 @@ fn a_cost_of_zero_is_free_only_where_nothing_went_out() {
 }
 
 #[test]
+fn a_cost_of_zero_is_flagged_where_it_shows_nothing() {
+    let estimated = BillFacts {
+        caller_cost: Some(0),
+        input_tokens: Some(2_900),
+        usage: UsageSource::Other,
+        ..facts(ErrorClass::Server, UNKNOWN)
+    };
+    let counted = BillFacts {
+        usage: UsageSource::Provider,
+        ..estimated
+    };
+    let answer = BillFacts {
+        caller_cost: Some(0),
+        ..facts(ErrorClass::None, BILLED)
+    };
+    let unpriced = BillFacts {
+        price: None,
+        ..counted
+    };
+    for (name, told, flagged) in [
+        ("M8: a failure with estimated tokens", estimated, true),
+        ("a failure that the provider counted", counted, false),
+        ("an answer whose tokens are unknown", answer, true),
+        ("billed, without a price", unpriced, true),
+        (
+            "nobody says a cost",
+            BillFacts {
+                caller_cost: None,
+                ..estimated
+            },
+            false,
+        ),
+        (
+            "a cost above zero",
+            BillFacts {
+                caller_cost: Some(1),
+                ..answer
+            },
+            false,
+        ),
+        (
+            "the gateway's cache answered",
+            BillFacts {
+                cache_hit: true,
+                ..answer
+            },
+            false,
+        ),
+        (
+            "a free mode",
+            BillFacts {
+                billing_mode: "free",
+                ..estimated
+            },
+            false,
+        ),
+        (
+            "a rate limit is not billed",
+            BillFacts {
+                caller_cost: Some(0),
+                ..facts(ErrorClass::RateLimit, UNBILLED)
+            },
+            false,
+        ),
+    ] {
+        assert_eq!(bill(&told).zero_cost, flagged, "{name}");
+    }
+}
+
+#[test]
 fn zero_tokens_on_a_failure_are_unknown_not_free() {
     // M4: usage 0/0 on a timed-out attempt.
     let zero = BillFacts {

@@ -33,6 +33,7 @@ enum Sign {
     CostSuspect,
     CostUnit,
     CostTooLarge,
+    ZeroCost,
     Secret,
     TimeoutWithUsage,
 }
@@ -112,6 +113,7 @@ fn each(row: &Row<'_>, found: &mut impl FnMut(Sign, &str)) {
             row.word(Word::CostUnit),
         ),
         (Flags::COST_OVERFLOW, Sign::CostTooLarge, ""),
+        (Flags::ZERO_COST, Sign::ZeroCost, ""),
     ] {
         if flags.has(flag) {
             found(sign, word);

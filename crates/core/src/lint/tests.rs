@@ -548,6 +548,10 @@ fn words_that_mean_nothing_here_are_named() {
     Case::of([event("a", 0, 0, costs)]).check(&["warning cost_suspect shop 1/1 attempts"]);
     let unit = json!({"cost": 9, "cost_unit": "EUR"});
     Case::of([event("a", 0, 0, unit)]).check(&["warning cost_unit shop 1/1 attempts"]);
+    let zero =
+        json!({"status_code": 500, "decision": "give_up", "usage_source": "estimated", "cost": 0});
+    Case::of([event("a", 0, 0, zero), event("b", 0, 60, json!({}))])
+        .check(&["info zero_cost shop 1/2 attempts"]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use super::*;
 use crate::batch::SourceId;
+use crate::silence::Silence;
 
 const LIMITS: StateLimits = StateLimits {
     dedupe_horizon_ms: 600_000,
@@ -70,6 +71,34 @@ fn a_silent_partition_waits_by_our_clock_and_never_back() {
     feed(&mut state, &[(1, 1_000, 2)], 1);
     assert_eq!(state.progress().clock_ms, NOW + 9_000);
     assert_eq!(state.log_clock_ms(), NOW + 1_000);
+}
+
+/// F23: records wait that we have not fetched, for we were away.
+#[test]
+fn a_partition_that_we_are_behind_of_is_not_idle() {
+    let mut state = PartitionState::recover(Progress::begin(0), LIMITS);
+    let mut silence = Silence::begin(NOW);
+    feed(&mut state, &[(0, 0, 1)], 1);
+    silence.drained(NOW);
+    state.idle(silence.known_ms());
+    assert_eq!(state.progress().clock_ms, NOW);
+    // An hour later we wake, and know of no record yet.
+    let awake = NOW + 3_600_000;
+    silence.look(awake, false);
+    state.idle(silence.known_ms());
+    assert_eq!(state.progress().clock_ms, NOW);
+    // What came meanwhile is in time.
+    let came = batch(&[(1, 1_800_000, 2)]);
+    step(&mut state, &came, awake, &mut Effects::default());
+    assert_eq!(state.progress().clock_ms, NOW + 1_800_000);
+    silence.look(awake + 900, false);
+    silence.drained(awake + 900);
+    state.idle(silence.known_ms());
+    assert_eq!(
+        state.progress().clock_ms,
+        NOW + 1_800_000,
+        "an empty poll just after waking shows nothing"
+    );
 }
 
 /// Twenty lines that know nothing of `Seen`: an event is written unless the last event of its

@@ -18,6 +18,7 @@ pub fn told(sign: Sign, detail: &str) -> (Severity, &'static str, String, String
         Sign::CostSuspect => (Severity::Warning, "cost_suspect"),
         Sign::CostUnit => (Severity::Warning, "cost_unit"),
         Sign::CostTooLarge => (Severity::Warning, "cost_too_large"),
+        Sign::ZeroCost => (Severity::Info, "zero_cost"),
         Sign::Secret => (Severity::Error, "secret"),
         Sign::TimeoutWithUsage => (Severity::Warning, "timeout_with_usage"),
     };
@@ -52,6 +53,9 @@ fn what(sign: Sign, detail: &str) -> String {
             format!("cost_unit {detail:?} is neither dollars nor cents, so the cost is not used")
         }
         Sign::CostTooLarge => "a cost is too large for its column, and is left out".into(),
+        Sign::ZeroCost => "a cost of 0 where nothing shows that it was free: it is not used, and \
+                           the cost counts as unknown"
+            .into(),
         Sign::Secret => {
             format!("{detail} held what looks like a credential; retrytoll keeps its hash only")
         }
@@ -94,6 +98,9 @@ fn mend(sign: Sign, detail: &str) -> String {
         }
         Sign::CostUnit => "log cost in dollars, with cost_unit \"usd\" or without one".into(),
         Sign::CostTooLarge => "log the cost of one attempt, in dollars".into(),
+        Sign::ZeroCost => "log no cost where it is not known; where nothing is charged, log \
+                           cache_hit, or billing_mode as free or self_hosted"
+            .into(),
         Sign::Secret => format!(
             "revoke it, for whoever reads the topic or the file has it, and log an id in {detail}"
         ),
