@@ -3,8 +3,8 @@
 -- stands under its own time, in its operation, and in every figure that is asked for since.
 --
 -- An attempt is late where a record before it in its partition is of a time more than 120 minutes
--- later, both times cut to the minute; how late it was is told by the latest such record, up to a
--- week after the window. A record whose time was flagged as odd makes nothing late; one from a host
+-- later, both times cut to the minute; how late it was is told by the latest such record, of the
+-- window and the four hours after it. A record whose time was flagged as odd makes nothing late; one from a host
 -- whose clock is hours ahead does. Of a file the lines are the records, so a file that is not in the
 -- order of time has late lines.
 WITH minute AS (
@@ -12,8 +12,8 @@ WITH minute AS (
     source, source_partition,
     arrow_cast(ts, 'Int64') / 60000000 AS minute,
     min(source_offset) FILTER (WHERE strpos(coalesce(flags, ''), 'ts_odd') = 0) AS first_offset
-  FROM attempts_raw
-  WHERE ts >= $since AND ts < $until + INTERVAL '7 days'
+  FROM attempts_near
+  WHERE ts >= $since
   GROUP BY 1, 2, 3
 ),
 -- Every record of that minute is late from this offset on (exclusive).

@@ -78,53 +78,61 @@ known AS (
     CASE WHEN billing = 'unknown' THEN output_usd_per_mtok END AS output_price
   FROM marked
 ),
+-- The profile is asked only where nothing nearer tells.
+wanted AS (
+  SELECT
+    *,
+    input_price IS NOT NULL
+      AND (own_input IS NULL OR own_output IS NULL)
+      AND (sibling_input IS NULL OR sibling_output IS NULL) AS wants_estimate,
+    input_price IS NOT NULL
+      AND cost_ceiling IS NULL AND (sibling_input IS NULL OR output_max IS NULL) AS wants_ceiling
+  FROM known
+),
 -- A million tokens at a price, in millionths of it.
 estimated AS (
   SELECT
-    * EXCLUDE (sibling_input, own_output, sibling_output),
+    * EXCLUDE (sibling_input, own_output, sibling_output, wants_estimate, wants_ceiling),
     (own_input * input_price + own_output * output_price) * 0.000001 AS by_own,
     (sibling_input * input_price + sibling_output * output_price) * 0.000001 AS by_sibling,
     TRY_CAST(
       (sibling_input * input_price + output_max * output_price) * 0.000001 AS DECIMAL(18, 12)
     ) AS sibling_ceiling,
-    -- The profile, only where nothing nearer tells the estimate or the ceiling.
-    profile_of(
-      input_price IS NOT NULL AND (
-        (own_input IS NULL OR own_output IS NULL)
-        AND (sibling_input IS NULL OR sibling_output IS NULL)
-        OR cost_ceiling IS NULL AND (sibling_input IS NULL OR output_max IS NULL)
-      ),
-      date, provider, model, service, max_tokens
-    ) AS usual
-  FROM known
+    profile_of('input_median', wants_estimate, date, provider, model, service, max_tokens)
+      AS input_median,
+    profile_of('output_median', wants_estimate, date, provider, model, service, max_tokens)
+      AS output_median,
+    profile_of('input_p99', wants_ceiling, date, provider, model, service, max_tokens)
+      AS input_p99,
+    profile_of('output_p99', wants_ceiling, date, provider, model, service, max_tokens)
+      AS output_p99
+  FROM wanted
 ),
 bounded AS (
   SELECT
     * EXCLUDE (
-      own_input, output_max, input_price, output_price, received, usual, cost_ceiling,
-      sibling_ceiling
+      own_input, output_max, input_price, output_price, received, stops, input_median,
+      output_median, input_p99, output_p99, cost_ceiling, sibling_ceiling
     ),
-    CASE WHEN usual IS NOT NULL THEN (
-      coalesce(own_input, usual['input_median']) * input_price
-      + CASE WHEN stops THEN received ELSE least(usual['output_median'], output_max) END
-      * output_price
+    CASE WHEN input_median IS NOT NULL THEN (
+      coalesce(own_input, input_median) * input_price
+      + CASE WHEN stops THEN received ELSE least(output_median, output_max) END * output_price
     ) * 0.000001 END AS by_profile,
     coalesce(cost_ceiling, sibling_ceiling) AS by_formula,
     coalesce(
       cost_ceiling,
       sibling_ceiling,
-      CASE WHEN usual IS NOT NULL THEN TRY_CAST(
+      CASE WHEN input_p99 IS NOT NULL THEN TRY_CAST(
         (
-          coalesce(own_input, usual['input_p99']) * input_price
-          + coalesce(CASE WHEN stops THEN received END, output_max, usual['output_p99'])
-          * output_price
+          coalesce(own_input, input_p99) * input_price
+          + coalesce(CASE WHEN stops THEN received END, output_max, output_p99) * output_price
         ) * 0.000001 AS DECIMAL(18, 12)
       ) END
     ) AS cost_ceiling
   FROM estimated
 )
 SELECT
-  * EXCLUDE (by_own, by_sibling, by_profile, by_formula, stops)
+  * EXCLUDE (by_own, by_sibling, by_profile, by_formula)
   REPLACE (
     prompt_hash_kind || ':' || encode(prompt_hash, 'hex') AS prompt_hash,
     wire_prompt_hash_kind || ':' || encode(wire_prompt_hash, 'hex') AS wire_prompt_hash,

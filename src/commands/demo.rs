@@ -41,8 +41,8 @@ pub struct DemoArgs {
     /// The seed of the traffic: the same seed gives the same figures
     #[arg(long, default_value_t = 42)]
     seed: u64,
-    /// How many operations to make up; more than 50,000 would not fit the embedded broker
-    #[arg(long, default_value_t = OPERATIONS, value_parser = clap::value_parser!(u32).range(100..=50_000))]
+    /// How many operations to make up; more than 36,000 might not fit the embedded broker
+    #[arg(long, default_value_t = OPERATIONS, value_parser = clap::value_parser!(u32).range(100..=36_000))]
     operations: u32,
     /// Where to put the lake; without it demo-lake, or demo-lake-2 and so on where that is there
     #[arg(long, value_name = "PATH")]
@@ -53,16 +53,7 @@ pub struct DemoArgs {
 pub fn run(args: &DemoArgs, world: &mut World) -> anyhow::Result<Exit> {
     let watch = Stopwatch::start();
     let root = lake_folder(args.lake.as_deref(), &world.folder)?;
-    let span_ms = 24 * HOUR_MS;
-    // All of it lies in the past: the pipeline's clocks follow no time that is to come.
-    let start_ms = now_ms().div_euclid(HOUR_MS) * HOUR_MS - span_ms - TAIL_MS;
-    let plan = Plan {
-        seed: args.seed,
-        operations: args.operations,
-        start_ms,
-        span_ms,
-    };
-
+    let plan = plan(args);
     let err = &mut world.err;
     write!(err, "making up a day of traffic (seed {}) ... ", args.seed)?;
     err.flush()?;
@@ -99,6 +90,10 @@ pub fn run(args: &DemoArgs, world: &mut World) -> anyhow::Result<Exit> {
         ..Instance::default()
     };
     let (read, written) = pipeline(&config, &kafka, &runtime, &stop, &instance)?;
+    all_came_back(
+        records.len(),
+        written.rows + read.duplicates + read.dead_letters,
+    )?;
     writeln!(
         err,
         "{} rows, {} duplicates left out, {} dead letters, {:.1} s",
@@ -119,6 +114,26 @@ pub fn run(args: &DemoArgs, world: &mut World) -> anyhow::Result<Exit> {
     show_alerts(&kafka.alert_topic, &messages, &flags, world)?;
     next_steps(&root, &truth, &flags, world)?;
     Ok(Exit::Fine)
+}
+
+/// A day, all of it in the past: the pipeline's clocks follow no time that is to come.
+fn plan(args: &DemoArgs) -> Plan {
+    let span_ms = 24 * HOUR_MS;
+    Plan {
+        seed: args.seed,
+        operations: args.operations,
+        start_ms: now_ms().div_euclid(HOUR_MS) * HOUR_MS - span_ms - TAIL_MS,
+        span_ms,
+    }
+}
+
+/// The embedded broker drops what it has no room for, and says nothing.
+fn all_came_back(sent: usize, came: u64) -> anyhow::Result<()> {
+    if sent as u64 != came {
+        let message = format!("the embedded broker gave back {came} of {sent} records");
+        bail!(Stop::usage(message, "make up fewer with --operations"));
+    }
+    Ok(())
 }
 
 fn lake_folder(given: Option<&Path>, folder: &Path) -> anyhow::Result<PathBuf> {

@@ -137,10 +137,10 @@ mod tests {
         let expected = "  FIRING    2026-11-20 03:20:00 UTC  warning  checkout
     what        Retry-cost share, service checkout: 10 %, over 5 %
                 (24h)
-    costs       $6.50 an hour, $6.00 of it confirmed, an unknown sum
-                at most
-    most of it  gpt-4o, read: 20 retries, $20.00; the costliest r0,
-                sent as r0-1
+    costs       $6.50 an hour, $6.00 of it confirmed, an unknown
+                sum at most
+    most of it  gpt-4o, read: 20 retries, $20.00; the costliest
+                r0, sent as r0-1
     do          Cap the retries of this service, and then look for
                 what fails.
 

@@ -179,8 +179,7 @@ impl<'a> Shown<'a> {
         self.head(
             out,
             "One prompt, sent again and again",
-            "Each line is an operation of its own, with retries of its own: someone pressed the \
-             button again.",
+            "Each line is an operation of its own: a user pressed the button again, or a job did.",
         )?;
         let result = self.answer("resends", &[("by", "chain")])?;
         let length = |(batch, row): &(&RecordBatch, usize)| cell::figure(batch, "operations", *row);

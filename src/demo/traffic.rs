@@ -437,7 +437,7 @@ mod tests {
             }
         }
         let lengths = prompts.values().map(Vec::len);
-        assert!(lengths.max() >= Some(3));
+        assert!(lengths.filter(|it| *it > 1).count() > 1);
         for operations in prompts.values() {
             for pair in operations.windows(2) {
                 assert!(!["success", "cancelled"].contains(&pair[0]["decision"].as_str().unwrap()));

@@ -33,7 +33,7 @@ REPORTS = {
 
 def section(shown, title):
     """The lines of a section, without its title and what it means."""
-    found = re.search(rf"^{re.escape(title)}\n.+\n\n(.*?)\n  more: ", shown, re.M | re.S)
+    found = re.search(rf"^{re.escape(title)}\n[^\n]+\n\n(.*?)\n  more: ", shown, re.M | re.S)
     assert found, (title, shown)
     return found[1]
 
@@ -41,7 +41,7 @@ def section(shown, title):
 def the_sections_show_it(shown, told, lake):
     """The text on the terminal holds what the JSON of the reports and alerts holds, in a hundred columns."""
     assert max(len(line.replace(str(lake), "demo-lake")) for line in shown.splitlines()) <= 100, shown
-    assert re.search(r"^Your toll: \$\d+\.\d\d \(confirmed \$\d+\.\d\d\), \S+ % of spend; retry share \S+ % "
+    assert re.search(r"^Your toll: \$\d+\.\d+ \(confirmed \$\d+\.\d+\), \S+ % of spend; retry share \S+ % "
                      r"\(review at 5 %\)$", shown, re.M), shown
     repeated = section(shown, "Billed more than once")
     for row in told["repeated_operations"][:3]:
@@ -52,7 +52,6 @@ def the_sections_show_it(shown, told, lake):
         figures = rf"^{re.escape(row['retry'])} +{row['first_failures']:,} +{row['tried']:,} +{row['rescued']:,} "
         assert re.search(figures, section(shown, "What each retry rescues"), re.M), row
     longest = max(told["resends"], key=lambda row: row["operations"])
-    assert longest["operations"] >= 3, longest
     chain = re.findall(r"req-\S+", section(shown, "One prompt, sent again and again"))
     assert chain == longest["predecessors"].split(", ") + [longest["last_request_id"]], (chain, longest)
     alerts = section(shown, "Alerts")
@@ -94,6 +93,7 @@ def figures_equal_the_truth(folder):
         if seed == "42":
             # What the demo is made to show.
             assert {("retry_storm", "resolved"), ("doomed_outage", "resolved"), ("retry_share", "firing")} <= rules, rules
+            assert max(row["operations"] for row in told["resends"]) >= 3, told["resends"]
         else:
             assert "retry_storm" not in {rule for rule, _ in rules}, rules
 

@@ -1,6 +1,7 @@
-"""Kills and rebalances: no query fails beside them, and the views say the same afterwards."""
+"""Kills and rebalances: no query fails beside them, and the views say the same afterwards; so do the rollup's reports."""
 
 import csv
+import json
 import threading
 import time
 
@@ -130,8 +131,57 @@ def kills_while_operations_are_open(w):
         assert {"delivered", "abandoned", ""} <= outcomes, outcomes
 
 
-CASES = [kills_beside_queries, kills_while_operations_are_open]
+REPORTS = [("toll",), ("retry_cost_share", "--by", "hour"), ("retries",), ("month",)]
+
+
+def reports(w):
+    """What reports over two days say, up to three hours ago: rows, and the counts beside them."""
+    until = time.strftime("%Y-%m-%dT%H:00:00Z", time.gmtime(time.time() - 3 * 3_600))
+    told = []
+    for name, *by in REPORTS:
+        toll = w.start("report", name, *by, "--since", "48h", "--until", until, "--lake", w.lake, "--format", "json")
+        report = json.loads("\n".join(toll.ends(0).lines()))
+        told.append({key: report[key] for key in ["rows", "facts"] if key in report})
+    assert told[0].get("rows"), told
+    return told
+
+
+def without_rollup(w):
+    rollup, aside = w.lake / "rollup", w.folder / "aside"
+    rollup.rename(aside)
+    told = reports(w)
+    aside.rename(rollup)
+    return told
+
+
+def rolled_up(w):
+    """Events of thirty hours up to four hours ago: their hours are put in the table `rollup`, and again when others
+    come late; reports say the same with the table and without it, and with it need no attempts of its hours."""
+    topic = w.topic(4)
+    made, start = events.events(w.rng, COUNT), time.time() - 34 * 3_600
+    for n, it in enumerate(made):
+        it["ts"] = start + n * 30 * 3_600 / COUNT
+    records = [(w.rng.randrange(4), events.payload(it)) for it in made]
+    late = [it for it in records if w.rng.random() < 0.02]
+    assert late
+    broker.produce(topic, [it for it in records if it not in late])
+    first = w.read_all(topic).told("rolled up")[0]
+    assert first["hours"] >= 29, first
+    before = reports(w)
+    assert before == without_rollup(w)
+    broker.produce(topic, late)
+    again = w.read_all(topic).told("rolled up")[0]
+    assert again["hours"] > 0 and again["version"] > first["version"], again
+    after = reports(w)
+    assert before != after == without_rollup(w)
+    # Files that are not there can't be read.
+    for day in w.table.glob("date=*"):
+        day.rename(w.folder / f"lost-{day.name}")
+    assert reports(w) == after
+
+
+CASES = [kills_beside_queries, kills_while_operations_are_open, rolled_up]
 
 if __name__ == "__main__":
-    if not cases.skip("kills beside queries, and while operations are open"):
+    if not cases.skip("kills beside queries and while operations are open, the rollup"):
         cases.main(World, CASES)

@@ -1,5 +1,5 @@
-//! The table `profile` → `profile_of(needed, date, provider, model, service, max_tokens)`: what is
-//! usual for an attempt of that day, tokens.
+//! The table `profile` → `profile_of(figure, needed, date, provider, model, service, max_tokens)`:
+//! how many tokens are usual for an attempt of that day.
 //!
 //! The newest profile not after the day tells, if it is not too old
 //! ([`retrytoll_core::profile::AGE_DAYS_MAX`]): its level 1, else its level 2, else nobody. What a

@@ -1,12 +1,12 @@
-//! `power_of_two(max_tokens)` and `profile_of(needed, date, provider, model, service, max_tokens)`.
+//! `power_of_two(max_tokens)`, `profile_of(figure, needed, date, provider, model, service, max_tokens)`.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array as _, ArrayRef, AsArray as _, Decimal128Array, StructArray};
-use arrow::datatypes::{DataType, Date32Type, Field, Fields, Int64Type};
-use datafusion::common::ScalarValue;
+use arrow::array::{Array as _, ArrayRef, AsArray as _, Decimal128Array};
+use arrow::datatypes::{DataType, Date32Type, Int64Type};
+use datafusion::common::{ScalarValue, exec_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
@@ -17,19 +17,10 @@ use retrytoll_core::profile::power_of_two;
 
 use super::loaded::{Loaded, integer, text};
 
-const MEDIAN: DataType = DataType::Decimal128(16, 1);
-const P99: DataType = DataType::Decimal128(15, 0);
-
-/// What `profile_of` tells, tokens.
-pub fn figures() -> Fields {
-    let field = |name, data_type| Field::new(name, data_type, true);
-    Fields::from(vec![
-        field("input_median", MEDIAN),
-        field("input_p99", P99),
-        field("output_median", MEDIAN),
-        field("output_p99", P99),
-    ])
-}
+/// Tokens, with the half of a median.
+pub const TOKENS: DataType = DataType::Decimal128(16, 1);
+/// What `profile_of` can be asked for: columns of the table.
+pub const FIGURES: [&str; 4] = ["input_median", "input_p99", "output_median", "output_p99"];
 
 /// The function `power_of_two`.
 pub fn power_of_two_function() -> ScalarUDF {
@@ -48,8 +39,9 @@ pub fn power_of_two_function() -> ScalarUDF {
     )
 }
 
-/// The function `profile_of`: null where `needed` is not true, and where no profile tells. Without
-/// any profile a plan holds the null in its place, and its arguments are not even read.
+/// The function `profile_of`: the figure of this name, null where `needed` is not true, and where no
+/// profile tells. Without any profile a plan holds the null in its place, and its arguments are not
+/// even read.
 pub struct ProfileOf {
     signature: Signature,
     loaded: Arc<OnceLock<Arc<Loaded>>>,
@@ -60,6 +52,7 @@ impl ProfileOf {
     pub fn new(loaded: Arc<OnceLock<Arc<Loaded>>>) -> Self {
         let text = || DataType::Utf8;
         let arguments = vec![
+            text(),
             DataType::Boolean,
             DataType::Date32,
             text(),
@@ -83,7 +76,7 @@ impl ProfileOf {
 }
 
 fn null() -> Result<ScalarValue> {
-    ScalarValue::try_from(&DataType::Struct(figures()))
+    ScalarValue::try_from(&TOKENS)
 }
 
 impl ScalarUDFImpl for ProfileOf {
@@ -96,7 +89,7 @@ impl ScalarUDFImpl for ProfileOf {
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Struct(figures()))
+        Ok(TOKENS)
     }
 
     fn simplify(&self, arguments: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
@@ -107,10 +100,20 @@ impl ScalarUDFImpl for ProfileOf {
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let columns = ColumnarValue::values_to_arrays(&arguments.args)?;
+        let name = match arguments.args.first() {
+            Some(ColumnarValue::Scalar(name)) => name.try_as_str().flatten(),
+            _ => None,
+        };
+        let Some(figure) = FIGURES.iter().position(|it| Some(*it) == name) else {
+            return exec_err!(
+                "profile_of names no figure: give one of {}",
+                FIGURES.join(", ")
+            );
+        };
+        let columns = ColumnarValue::values_to_arrays(&arguments.args[1..])?;
         match self.loaded() {
-            Some(loaded) if columns[0].as_boolean().has_true() => {
-                let told = told(loaded, &columns)?;
+            Some(loaded) if columns[0].as_boolean().true_count() > 0 => {
+                let told = told(loaded, figure, &columns);
                 Ok(ColumnarValue::Array(Arc::new(told)))
             }
             _ => Ok(ColumnarValue::Scalar(null()?)),
@@ -118,8 +121,8 @@ impl ScalarUDFImpl for ProfileOf {
     }
 }
 
-/// What is told of each row of the arguments.
-fn told(loaded: &Loaded, arguments: &[ArrayRef]) -> Result<StructArray> {
+/// A figure of each row of the arguments after its name.
+fn told(loaded: &Loaded, figure: usize, arguments: &[ArrayRef]) -> Decimal128Array {
     let needed = arguments[0].as_boolean();
     let days = arguments[1].as_primitive::<Date32Type>();
     let told = (0..needed.len()).map(|row| {
@@ -128,21 +131,11 @@ fn told(loaded: &Loaded, arguments: &[ArrayRef]) -> Result<StructArray> {
         }
         let name = |at: usize| text(&arguments[at], row);
         let max_tokens = integer(&arguments[5], row);
-        loaded.of(days.value(row), name(2), name(3), name(4), max_tokens)
+        let figures = loaded.of(days.value(row), name(2), name(3), name(4), max_tokens)?;
+        Some(i128::from(figures[figure]))
     });
-    let told = told.collect::<Vec<_>>();
-    let mut columns: Vec<ArrayRef> = Vec::new();
-    for (at, field) in figures().iter().enumerate() {
-        let values = told.iter().map(|it| it.map(|it| i128::from(it[at])));
-        let values = values.collect::<Decimal128Array>();
-        columns.push(Arc::new(values.with_data_type(field.data_type().clone())));
-    }
-    let is_told = told.iter().map(Option::is_some).collect::<Vec<_>>();
-    Ok(StructArray::try_new(
-        figures(),
-        columns,
-        Some(is_told.into()),
-    )?)
+    let told = told.collect::<Decimal128Array>();
+    told.with_data_type(TOKENS)
 }
 
 impl fmt::Debug for ProfileOf {

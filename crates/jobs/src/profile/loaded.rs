@@ -10,7 +10,7 @@ use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use retrytoll_core::profile::{AGE_DAYS_MAX, power_of_two};
 
-use super::function::figures;
+use super::function::{FIGURES, TOKENS};
 
 /// What a row takes at most, bytes: its figures, and a kind of its own.
 pub const ROW_BYTES: usize = 128;
@@ -25,7 +25,7 @@ struct Kind {
     max_tokens_pow2: Option<i64>,
 }
 
-/// A row's figures, as unscaled decimals: those of [`figures`].
+/// A row's figures in tenths of a token: those of [`FIGURES`].
 pub type Figures = [i64; 4];
 
 /// The profiles of some days.
@@ -39,6 +39,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
+    /// Of no day yet; its memory is `pool`'s.
     pub fn new(pool: &Arc<dyn MemoryPool>) -> Self {
         Self {
             days: Vec::new(),
@@ -65,8 +66,8 @@ impl Loaded {
         let (provider, model, service) = (provider?, model?, service?);
         let powers = column("max_tokens_pow2", &DataType::Int64)?;
         let mut values = Vec::new();
-        for field in figures().iter() {
-            values.push(column(field.name(), field.data_type())?);
+        for name in FIGURES {
+            values.push(column(name, &TOKENS)?);
         }
         for row in 0..batch.num_rows() {
             let day = dates.as_primitive::<Date32Type>().value(row);
@@ -157,11 +158,13 @@ impl Loaded {
     }
 }
 
+/// A text of an array of them; `None` is null.
 pub fn text(texts: &ArrayRef, row: usize) -> Option<&str> {
     let texts = texts.as_string::<i32>();
     texts.is_valid(row).then(|| texts.value(row))
 }
 
+/// A number of an array of them; `None` is null.
 pub fn integer(integers: &ArrayRef, row: usize) -> Option<i64> {
     let integers = integers.as_primitive::<Int64Type>();
     integers.is_valid(row).then(|| integers.value(row))

@@ -91,7 +91,7 @@ fn batch(rows: &[Row]) -> RecordBatch {
 /// The median of an attempt on `date` by the lake's profiles; the arguments after it are SQL.
 async fn told(session: &Session, date: &str, arguments: &str) -> Option<String> {
     let sql = format!(
-        "SELECT profile_of(decision = 'success', CAST({date} AS DATE), {arguments})['input_median'] \
+        "SELECT profile_of('input_median', decision = 'success', CAST({date} AS DATE), {arguments}) \
          FROM attempts WHERE ts >= $since AND ts < $until"
     );
     let stream = session.query(&sql, &the_day()).await.unwrap();
@@ -127,7 +127,8 @@ async fn the_nearest_kind_tells_and_what_is_null_is_one_of_its_own() {
         model(day, 3),
         nobody,
     ];
-    let session = lake(&[&rows]).await.open(None).await.unwrap();
+    let lake = lake(&[&rows]).await;
+    let session = lake.open(None).await.unwrap();
     for (arguments, expected) in [
         ("'p', 'm', 's', 512", Some("1.5")),
         ("'p', 'm', 's', 1023", Some("1.5")),
@@ -144,9 +145,9 @@ async fn the_nearest_kind_tells_and_what_is_null_is_one_of_its_own() {
         let found = told(&session, "'2026-11-20'", arguments).await;
         assert_eq!(found.as_deref(), expected, "{arguments}");
     }
-    let whole = "SELECT profile_of(FALSE, CAST('2026-11-20' AS DATE), 'p', 'm', 's', 512) IS NULL \
+    let unasked = "SELECT profile_of('input_p99', FALSE, date, 'p', 'm', 's', 512) IS NULL \
                  FROM attempts";
-    let stream = session.query(whole, &the_day()).await.unwrap();
+    let stream = session.query(unasked, &the_day()).await.unwrap();
     let batches = stream.try_collect::<Vec<_>>().await.unwrap();
     assert!(batches[0].column(0).as_boolean().value(0));
 }
@@ -179,7 +180,8 @@ async fn the_newest_profile_not_after_the_day_tells_even_that_nothing_is_known()
 async fn a_profile_tells_for_thirty_five_days() {
     // 34 and 35 days before the attempt.
     for (date, expected) in [("2026-10-17", Some("1.5")), ("2026-10-16", None)] {
-        let session = lake(&[&[model(date, 1)]]).await.open(None).await.unwrap();
+        let lake = lake(&[&[model(date, 1)]]).await;
+        let session = lake.open(None).await.unwrap();
         let found = told(&session, "date", "'p', 'm', 's', 600").await;
         assert_eq!(found.as_deref(), expected, "{date}");
     }
