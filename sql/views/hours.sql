@@ -79,7 +79,10 @@ part AS (
 hour AS (
   SELECT
     *,
-    CASE WHEN of_attempts THEN at_hour ELSE op_hour END AS hour
+    -- date_bin counts nanoseconds.
+    arrow_cast(
+      CASE WHEN of_attempts THEN at_hour ELSE op_hour END, 'Timestamp(Microsecond, Some("UTC"))'
+    ) AS hour
   FROM part
 )
 SELECT

@@ -33,9 +33,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 ///
 /// Each event is there once, whatever happens to this process. Instances of one group share the
 /// topic's partitions. One of them, which owns the first partition, also looks at the alert rules
-/// each jobs.tick and sends alerts to kafka.alert_topic, and makes each day's profile. What is wrong
-/// with the first events is logged once, as `retrytoll lint` tells it. SIGTERM and SIGINT commit
-/// what was read and end it within seconds.
+/// each jobs.tick and sends alerts to kafka.alert_topic, and makes each day's profile and each hour's
+/// rollup. What is wrong with the first events is logged once, as `retrytoll lint` tells it. SIGTERM
+/// and SIGINT commit what was read and end it within seconds.
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
     /// End when the whole topic has been read and the alert rules were looked at, in place of

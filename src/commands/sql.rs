@@ -15,11 +15,11 @@ use crate::report::output::{deliver, style};
 
 /// Ask the lake in SQL
 ///
-/// Tables: attempts (a row per attempt, with expected cost), operations, attempts_raw (as written),
-/// alerts, profile (what attempts of a kind usually use). In a query, $since and $until are the
-/// window's ends, and arrow_cast(ts, $zone_type) is a time in its zone: retrytoll sql 'SELECT model,
-/// sum(cost_expected) FROM attempts WHERE ts >= $since GROUP BY model' --since 7d. SELECT, WITH,
-/// EXPLAIN and SHOW only.
+/// Tables: attempts (a row per attempt, with expected cost), operations, rollup (their sums by the
+/// hour), attempts_raw (as written), alerts, profile (what attempts of a kind usually use). In a
+/// query, $since and $until are the window's ends, and arrow_cast(ts, $zone_type) is a time in its
+/// zone: retrytoll sql 'SELECT model, sum(cost_expected) FROM attempts WHERE ts >= $since GROUP BY
+/// model' --since 7d. SELECT, WITH, EXPLAIN and SHOW only.
 #[derive(Debug, clap::Args)]
 pub struct SqlArgs {
     /// The query; "-" reads it from stdin

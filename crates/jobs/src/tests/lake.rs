@@ -325,3 +325,27 @@ async fn no_figure_of_money_is_a_float() {
         assert!(!plan.contains("Float"), "{plan}");
     }
 }
+
+/// What is put together from attempts stands beside what was stored, in one view.
+#[tokio::test]
+async fn the_view_rollup_has_the_columns_of_its_table() {
+    let lake = Lake::of(&[&[success("a", "r1", false, "0.01")]]).await;
+    let session = lake.open(None).await.unwrap();
+    for sql in [
+        "SELECT * FROM rollup",
+        "SELECT * FROM rollup WHERE hour >= $since AND hour < $until",
+    ] {
+        let stream = session.query(sql, &the_day()).await.unwrap();
+        let schema = stream.schema();
+        let table = crate::rollup::schema();
+        let told = schema.fields().iter();
+        let told = told
+            .map(|it| (it.name(), it.data_type()))
+            .collect::<Vec<_>>();
+        let stored = table.fields().iter();
+        let stored = stored.map(|it| (it.name(), it.data_type()));
+        let of_view = |name: &str| !["attempts_version", "date"].contains(&name);
+        let stored = stored.filter(|(name, _)| of_view(name)).collect::<Vec<_>>();
+        assert_eq!(told, stored, "{sql}");
+    }
+}
