@@ -1,11 +1,11 @@
 //! Hours that closed or were touched → their rows in the table `rollup`.
 //!
 //! The leader makes them. A day is a file, replaced whole: the hours that stay, and those made anew.
-//! Then the position is committed that says which hours of which version of `attempts` are there;
-//! killed between the two, the days are made again. A reader goes by the position, so that no
-//! moment shows a wrong figure: the hours that the table is not true of are read from the attempts.
+//! One commit holds all days that were made, and the position that says which hours of which version of
+//! `attempts` are in the table. A reader goes by the position: hours that the table is not true of are
+//! read from the attempts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,7 @@ use retrytoll_jobs::rollup::{ROLLUP, closed_through, due, reads, schema};
 use retrytoll_jobs::{Limits, Place, Session, Span, Window, Zone};
 use retrytoll_lake::encode::SCHEMA_MAJOR;
 use retrytoll_lake::maintain::{VacuumLimits, keep_log, vacuum};
+use retrytoll_lake::replay::Files;
 use retrytoll_lake::settle::Range;
 use retrytoll_lake::table::LOG_KEPT_MS;
 use retrytoll_lake::{
@@ -38,6 +39,8 @@ use crate::profile::Profiles;
 const CLOSED_EVERY_MS: i64 = 60_000;
 /// What was touched is looked for after this, ms of wall time; until then it is read from the attempts.
 const TOUCHED_EVERY_MS: i64 = 600_000;
+/// After more failures the wait is doubled no more: an hour.
+const FAILURES_MAX: u32 = 6;
 /// One call makes days for so long and a little more, ms: alerts wait meanwhile.
 const MAKING_MS_MAX: i64 = 5_000;
 /// Files that nothing needs are removed after this, ms of wall time.
@@ -65,8 +68,10 @@ pub struct Rollup {
     clock: Clock,
     /// `None` until it is needed, and after a failure.
     writer: Option<Writer>,
-    /// When it was made last, ms of wall time.
+    /// When it was last made, or tried, ms of wall time.
     made_ms: Option<i64>,
+    /// How often it failed since it was made.
+    failures: u32,
     vacuumed_ms: i64,
 }
 
@@ -80,6 +85,7 @@ impl Rollup {
             clock,
             writer: None,
             made_ms: None,
+            failures: 0,
             vacuumed_ms,
         }
     }
@@ -97,8 +103,10 @@ impl Rollup {
     /// call.
     pub async fn run_due(&mut self, profiled: Option<i32>) -> anyhow::Result<()> {
         let since_ms = self.made_ms.map(|it| self.clock.now_ms() - it);
+        // After failures it waits longer: each try reads and writes, and alerts wait for it.
+        let wait_ms = CLOSED_EVERY_MS << self.failures.min(FAILURES_MAX);
         // A clock that was set back must not stop it.
-        if since_ms.is_some_and(|it| (0..CLOSED_EVERY_MS).contains(&it)) {
+        if since_ms.is_some_and(|it| (0..wait_ms).contains(&it)) {
             return Ok(());
         }
         let Some(through_us) = self.closed_through(profiled).await? else {
@@ -140,6 +148,15 @@ impl Rollup {
 
     /// Makes what is due up to `through_us`; after `ms_max`, up to the end of a day.
     async fn make(&mut self, through_us: i64, ms_max: i64) -> anyhow::Result<()> {
+        self.made_ms = Some(self.clock.now_ms());
+        self.failures += 1;
+        self.try_make(through_us, ms_max).await?;
+        self.made_ms = Some(self.clock.now_ms());
+        self.failures = 0;
+        Ok(())
+    }
+
+    async fn try_make(&mut self, through_us: i64, ms_max: i64) -> anyhow::Result<()> {
         let mut writer = match self.writer.take() {
             Some(writer) => writer,
             None => self.open().await?,
@@ -149,36 +166,27 @@ impl Rollup {
         // After the writer: of no older version than its position names.
         let url = lake::url_of(&self.settings.root)?;
         let session = Session::open(&url, None, self.settings.limits.clone()).await?;
-        let begun_ms = self.clock.now_ms();
-        let (mut hours, mut folded) = (0, 0);
-        for date in self.dates(&writer, session.version()).await? {
+        let began_ms = self.clock.now_ms();
+        let files = replay::load_files(writer.table(), writer.state().version).await?;
+        let mut made = Made::default();
+        for date in self.dates(&files, session.version()).await? {
             let day_us = date.and_time(NaiveTime::MIN).and_utc().timestamp_micros();
-            if day_us >= known_us && self.clock.now_ms() - begun_ms > ms_max {
+            if day_us >= known_us && self.clock.now_ms() - began_ms > ms_max {
                 through_us = through_us.min(day_us);
                 break;
             }
             let spans = due(session.rollup(), date, through_us);
-            if spans.is_empty() {
-                continue;
+            if !spans.is_empty() {
+                self.make_day(&session, date, &spans, &mut made).await?;
             }
-            let of_us = |it: &Span| it.until - it.from;
-            hours += spans.iter().map(of_us).sum::<i64>() / HOUR_US;
-            folded += self.make_day(&mut writer, &session, date, &spans).await?;
         }
+        let next = i64::try_from(session.version())? + 1;
         let position = Position {
-            next: i64::try_from(session.version())? + 1,
-            low: i64::try_from(session.version())? + 1,
             clock_ms: through_us / 1_000,
-            ..Position::start(0)
+            ..Position::start(next)
         };
-        let positions = BTreeMap::from([(reads(), position)]);
-        if writer.state().position(&reads()) != Some(position) {
-            let flush = Flush {
-                positions,
-                ..Flush::default()
-            };
-            writer.flush(&flush).await?;
-        }
+        commit(&mut writer, &files, &made, position, began_ms).await?;
+        let Made { hours, folded, .. } = made;
         if folded > 0 {
             let rows_max = self.settings.rows_max;
             tracing::warn!(
@@ -188,20 +196,18 @@ impl Rollup {
             );
         }
         if hours > 0 {
-            let took_ms = self.clock.now_ms() - begun_ms;
+            let took_ms = self.clock.now_ms() - began_ms;
             tracing::info!(hours, took_ms, version = session.version(), "rolled up");
         }
         self.tidy(&mut writer).await?;
-        self.made_ms = Some(self.clock.now_ms());
         self.writer = Some(writer);
         Ok(())
     }
 
     /// Days of UTC that have a row, or had one.
-    async fn dates(&self, writer: &Writer, version: u64) -> anyhow::Result<Vec<NaiveDate>> {
+    async fn dates(&self, rolled: &Files, version: u64) -> anyhow::Result<Vec<NaiveDate>> {
         let attempts = lake::open_attempts(&self.settings.root, &self.clock).await?;
         let attempts = replay::load_files(&attempts, version).await?;
-        let rolled = replay::load_files(writer.table(), writer.state().version).await?;
         let files = attempts.live.values().chain(rolled.live.values());
         let dates =
             files.filter_map(|it| it.partition_values.get("date")?.as_deref()?.parse().ok());
@@ -211,16 +217,14 @@ impl Rollup {
         Ok(dates)
     }
 
-    /// Replaces a day's file by one with the hours of these spans made anew; returns how many rows were
-    /// put together.
+    /// Writes a day's file with the hours of these spans made anew.
     async fn make_day(
         &self,
-        writer: &mut Writer,
         session: &Session,
         date: NaiveDate,
         spans: &[Span],
-    ) -> anyhow::Result<i64> {
-        let began_ms = self.clock.now_ms();
+        made: &mut Made,
+    ) -> anyhow::Result<()> {
         let name = date.to_string();
         let mut file = DayFile::create(&self.settings.root.join(ROLLUP), &name)?;
         if let Some(mut kept) = session.rolled(date, spans).await? {
@@ -228,36 +232,19 @@ impl Rollup {
                 file.write(&rows?)?;
             }
         }
-        let (mut folded, place) = (0, Place::file("sql/rollup.sql"));
+        let place = Place::file("sql/rollup.sql");
         for span in spans {
             let window = window(*span)?;
-            let mut made = session.roll(&window, self.settings.rows_max).await?;
-            while let Some(rows) = made.next().await {
+            let mut rolled = session.roll(&window, self.settings.rows_max).await?;
+            while let Some(rows) = rolled.next().await {
                 let rows = rows.map_err(|error| session.failed(&place, error))?;
-                folded += file.write(&rows)?;
+                made.folded += file.write(&rows)?;
             }
+            made.hours += (span.until - span.from) / HOUR_US;
         }
-        let version = writer.state().version;
-        let files = replay::load_files(writer.table(), version).await?;
-        let of_day =
-            |value: &Option<&Option<String>>| value.is_some_and(|it| it.as_ref() == Some(&name));
-        let removes = files.live.into_values();
-        let removes = removes.filter(|it| of_day(&it.partition_values.get("date")));
-        let replacement = Replacement {
-            operation: "WRITE",
-            began_ms,
-            removes: removes.collect(),
-            adds: file.close()?.into_iter().collect(),
-            data_change: true,
-            range: Range::Dates([Some(name.clone())].into()),
-        };
-        if replacement.removes.is_empty() && replacement.adds.is_empty() {
-            return Ok(folded);
-        }
-        match writer.replace(&replacement).await? {
-            Replaced::Committed(_) => Ok(folded),
-            Replaced::PlanAgain(why) => bail!("another wrote the rollup of {name} ({why:?})"),
-        }
+        made.files.extend(file.close()?);
+        made.days.insert(name);
+        Ok(())
     }
 
     /// The table, in the leader's place.
@@ -290,6 +277,56 @@ impl Rollup {
     }
 }
 
+/// Days that were made, and not yet committed.
+#[derive(Default)]
+struct Made {
+    days: BTreeSet<String>,
+    files: Vec<DataFile>,
+    hours: i64,
+    /// How many rows were put together.
+    folded: i64,
+}
+
+/// Commits days in place of `files`, what the table has of them, and where it stands with them.
+async fn commit(
+    writer: &mut Writer,
+    files: &Files,
+    made: &Made,
+    position: Position,
+    began_ms: i64,
+) -> anyhow::Result<()> {
+    let removes = files.live.values().filter(|add| {
+        let date = add.partition_values.get("date").cloned().flatten();
+        date.is_some_and(|it| made.days.contains(&it))
+    });
+    let removes = removes.cloned().collect::<Vec<_>>();
+    let positions = BTreeMap::from([(reads(), position)]);
+    if removes.is_empty() && made.files.is_empty() {
+        if writer.state().position(&reads()) != Some(position) {
+            let flush = Flush {
+                positions,
+                ..Flush::default()
+            };
+            writer.flush(&flush).await?;
+        }
+        return Ok(());
+    }
+    let dates = made.days.iter().cloned().map(Some);
+    let replacement = Replacement {
+        operation: "WRITE",
+        began_ms,
+        removes,
+        adds: made.files.clone(),
+        data_change: true,
+        range: Range::Dates(dates.collect()),
+        positions,
+    };
+    match writer.replace(&replacement).await? {
+        Replaced::Committed(_) => Ok(()),
+        Replaced::PlanAgain(why) => bail!("another wrote the same days of the rollup ({why:?})"),
+    }
+}
+
 /// Up to when hours are in the table, µs.
 fn through(writer: &Writer) -> Option<i64> {
     let position = writer.state().position(&reads())?;
@@ -307,10 +344,12 @@ fn window(span: Span) -> anyhow::Result<Window> {
 
 /// A day's file under way, not yet part of the table.
 struct DayFile {
+    folder: PathBuf,
     path: String,
     date: String,
     columns: SchemaRef,
-    writer: ArrowWriter<File>,
+    /// `None` once it is whole.
+    writer: Option<ArrowWriter<File>>,
     rows: u64,
 }
 
@@ -328,9 +367,14 @@ impl DayFile {
         let columns = SchemaRef::new(Schema::new(columns.cloned().collect::<Vec<_>>()));
         let file = File::create_new(folder.join(&path))?;
         Ok(Self {
+            folder: folder.to_owned(),
             path,
             date: date.to_owned(),
-            writer: ArrowWriter::try_new(file, columns.clone(), Some(properties))?,
+            writer: Some(ArrowWriter::try_new(
+                file,
+                columns.clone(),
+                Some(properties),
+            )?),
             columns,
             rows: 0,
         })
@@ -350,23 +394,37 @@ impl DayFile {
             .collect::<anyhow::Result<Vec<_>>>()?;
         let rows = RecordBatch::try_new(self.columns.clone(), columns)?;
         self.rows += rows.num_rows() as u64;
-        self.writer.write(&rows)?;
+        if let Some(writer) = &mut self.writer {
+            writer.write(&rows)?;
+        }
         let folded = rows.column_by_name("folded");
         let folded = folded.and_then(|it| it.as_primitive_opt::<Int64Type>());
         Ok(folded.map_or(0, |it| it.iter().flatten().sum()))
     }
 
     /// The file; `None` where it has no rows.
-    fn close(self) -> anyhow::Result<Option<DataFile>> {
-        let file = self.writer.into_inner()?;
-        let size = file.metadata()?.len();
-        Ok((self.rows > 0).then(|| DataFile {
-            path: self.path,
+    fn close(mut self) -> anyhow::Result<Option<DataFile>> {
+        if self.rows == 0 {
+            return Ok(None);
+        }
+        let writer = self.writer.take().context("the file was closed before")?;
+        let size = writer.into_inner()?.metadata()?.len();
+        Ok(Some(DataFile {
+            path: std::mem::take(&mut self.path),
             size,
             rows: self.rows,
-            date: Some(self.date),
+            date: Some(std::mem::take(&mut self.date)),
             ..DataFile::default()
         }))
+    }
+}
+
+impl Drop for DayFile {
+    /// What is not whole is nobody's.
+    fn drop(&mut self) {
+        if self.writer.take().is_some() {
+            let _ = fs::remove_file(self.folder.join(&self.path));
+        }
     }
 }
 

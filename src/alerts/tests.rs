@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use clap::Parser as _;
 use retrytoll_core::alert::{Severity, State, Transition};
 use retrytoll_jobs::{Catalog, Limits};
 use retrytoll_lake::Clock;
@@ -17,8 +16,7 @@ use tokio::runtime::Runtime;
 use super::event::letter;
 use super::outbox::{FENCE_MS_MAX, Outbox};
 use super::*;
-use crate::cli::World;
-use crate::commands::ingest;
+use crate::commands::ingest::ingest_for_test;
 use crate::config::usable::Alerts;
 
 /// 2025-11-20T00:00:00Z.
@@ -326,12 +324,6 @@ fn five_hours(path: &Path) {
     }
 }
 
-#[derive(clap::Parser)]
-struct Ingest {
-    #[command(flatten)]
-    args: ingest::IngestArgs,
-}
-
 fn filled() -> Lake {
     let lake = Lake::new();
     five_hours(&lake.folder.path().join("events.jsonl"));
@@ -341,23 +333,7 @@ fn filled() -> Lake {
 /// With the events of its file `events.jsonl`.
 fn ingested(lake: Lake) -> Lake {
     let file = lake.folder.path().join("events.jsonl");
-    let mut world = World {
-        env: Vec::new(),
-        folder: lake.folder.path().to_owned(),
-        input: Box::new(std::io::empty()),
-        out: Box::new(std::io::sink()),
-        err: Box::new(std::io::sink()),
-        out_is_terminal: false,
-        err_is_terminal: false,
-    };
-    let root = lake.root();
-    let args = [
-        "ingest".as_ref(),
-        file.as_os_str(),
-        "--lake".as_ref(),
-        root.as_os_str(),
-    ];
-    ingest::run(&Ingest::parse_from(args).args, &mut world).unwrap();
+    ingest_for_test(&file, &lake.root());
     lake
 }
 

@@ -376,3 +376,30 @@ fn tell(ingest: &Ingest, total: &Total, seconds: f64, world: &mut World) -> anyh
     )?;
     Ok(())
 }
+
+/// As `retrytoll ingest FILE --lake ROOT` does it, for tests that need a lake.
+#[cfg(test)]
+pub fn ingest_for_test(file: &Path, root: &Path) {
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Ingest {
+        #[command(flatten)]
+        args: IngestArgs,
+    }
+
+    let mut world = World {
+        env: Vec::new(),
+        folder: root.parent().unwrap().to_owned(),
+        input: Box::new(std::io::empty()),
+        out: Box::new(std::io::sink()),
+        err: Box::new(std::io::sink()),
+        out_is_terminal: false,
+        err_is_terminal: false,
+    };
+    let words = ["ingest".as_ref(), file.as_os_str()];
+    let words = words
+        .into_iter()
+        .chain(["--lake".as_ref(), root.as_os_str()]);
+    run(&Ingest::parse_from(words).args, &mut world).unwrap();
+}

@@ -1,14 +1,12 @@
 use std::fs;
 use std::io::Write as _;
 
-use clap::Parser as _;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::*;
-use crate::cli::World;
-use crate::commands::ingest;
+use crate::commands::ingest::ingest_for_test;
 
 const HOUR_MS: i64 = 3_600_000;
 /// 2025-11-01.
@@ -17,12 +15,6 @@ const FIRST_DAY: i32 = 20_393;
 struct Lake {
     folder: TempDir,
     runtime: Runtime,
-}
-
-#[derive(clap::Parser)]
-struct Ingest {
-    #[command(flatten)]
-    args: ingest::IngestArgs,
 }
 
 impl Lake {
@@ -46,21 +38,8 @@ impl Lake {
             folder,
             runtime: Runtime::new().unwrap(),
         };
-        let mut world = World {
-            env: Vec::new(),
-            folder: lake.folder.path().to_owned(),
-            input: Box::new(std::io::empty()),
-            out: Box::new(std::io::sink()),
-            err: Box::new(std::io::sink()),
-            out_is_terminal: false,
-            err_is_terminal: false,
-        };
         let root = lake.root();
-        let words = ["ingest".as_ref(), path.as_os_str()];
-        let words = words
-            .into_iter()
-            .chain(["--lake".as_ref(), root.as_os_str()]);
-        ingest::run(&Ingest::parse_from(words).args, &mut world).unwrap();
+        ingest_for_test(&path, &root);
         fs::remove_dir_all(root.join(PROFILE)).unwrap();
         lake
     }

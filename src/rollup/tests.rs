@@ -6,15 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use arrow::util::pretty::pretty_format_batches;
-use clap::Parser as _;
 use retrytoll_jobs::Catalog;
 use retrytoll_jobs::rollup::ROLLUP;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::*;
-use crate::cli::World;
-use crate::commands::ingest::{self, IngestArgs};
+use crate::commands::ingest::ingest_for_test;
 use crate::demo::{Kind, Plan, Produced, generate};
 
 /// 2025-11-20T00:00:00Z.
@@ -44,12 +42,6 @@ struct Lake {
     files: usize,
 }
 
-#[derive(clap::Parser)]
-struct Ingest {
-    #[command(flatten)]
-    args: IngestArgs,
-}
-
 impl Lake {
     fn new() -> Self {
         Self {
@@ -69,23 +61,7 @@ impl Lake {
         let file = self.folder.path().join(format!("{}.jsonl", self.files));
         let lines = events.iter().map(|it| it.payload.clone() + "\n");
         fs::write(&file, lines.collect::<String>()).unwrap();
-        let mut world = World {
-            env: Vec::new(),
-            folder: self.folder.path().to_owned(),
-            input: Box::new(std::io::empty()),
-            out: Box::new(std::io::sink()),
-            err: Box::new(std::io::sink()),
-            out_is_terminal: false,
-            err_is_terminal: false,
-        };
-        let root = self.root();
-        let args = [
-            "ingest".as_ref(),
-            file.as_os_str(),
-            "--lake".as_ref(),
-            root.as_os_str(),
-        ];
-        ingest::run(&Ingest::parse_from(args).args, &mut world).unwrap();
+        ingest_for_test(&file, &self.root());
     }
 
     fn rollup(&self, rows_max: i64) -> Rollup {
@@ -261,25 +237,25 @@ fn what_comes_late_is_read_from_the_attempts_until_its_hours_are_made_again() {
 }
 
 #[test]
-fn killed_between_two_days_nothing_is_lost_or_doubled() {
+fn killed_before_the_commit_nothing_is_lost_or_doubled() {
     let mut lake = Lake::new();
     lake.ingest(&traffic(6));
     let expected = lake.tells();
     let rollup = lake.rollup(20_000);
-    // A day is committed, and no position.
+    // A day's file is whole, and nobody's.
     lake.runtime.block_on(async {
-        let mut writer = rollup.open().await.unwrap();
+        drop(rollup.open().await.unwrap());
         let url = lake::url_of(&lake.root()).unwrap();
         let session = Session::open(&url, None, Limits::default()).await.unwrap();
         let date = NaiveDate::from_ymd_opt(2025, 11, 20).unwrap();
-        let spans = due(None, date, i64::MAX);
-        let made = rollup.make_day(&mut writer, &session, date, &spans).await;
-        assert_eq!(made.unwrap(), 0);
+        let (spans, mut made) = (due(None, date, i64::MAX), Made::default());
+        let day = rollup.make_day(&session, date, &spans, &mut made);
+        day.await.unwrap();
+        assert_eq!((made.files.len(), made.hours), (1, 24));
     });
     assert_eq!(lake.tells(), expected);
     lake.make(&mut lake.rollup(20_000));
     assert_eq!(lake.tells(), expected);
-    // Two days, a file each: the first one's was replaced.
     let files = fs::read_dir(lake.root().join(ROLLUP).join("date=2025-11-20")).unwrap();
     assert_eq!(files.count(), 2);
     let dates = lake.answer("SELECT DISTINCT date FROM rollup_raw ORDER BY date");
@@ -287,6 +263,34 @@ fn killed_between_two_days_nothing_is_lost_or_doubled() {
         dates.contains("2025-11-20") && dates.contains("2025-11-21"),
         "{dates}"
     );
+    let table = lake.root().join(ROLLUP).join("_delta_log");
+    let commits = fs::read_dir(table).unwrap().count();
+    lake.make(&mut lake.rollup(20_000));
+    // Who leads and reads is told again, and no day is made.
+    let log = lake.root().join(ROLLUP).join("_delta_log");
+    assert_eq!(fs::read_dir(log).unwrap().count(), commits + 2);
+}
+
+#[test]
+fn what_fails_waits_longer_each_time() {
+    let mut lake = Lake::new();
+    lake.ingest(&traffic(10));
+    let mut rollup = lake.rollup(20_000);
+    // A file that can't be read.
+    lake.lose_the_first_day();
+    let mut tried = Vec::new();
+    for minute in 0..20 {
+        let before = rollup.failures;
+        let done = lake.runtime.block_on(rollup.run_due(Some(i32::MAX)));
+        if rollup.failures > before {
+            assert!(done.is_err());
+            tried.push(minute);
+        }
+        lake.now.fetch_add(MINUTE_MS, Ordering::SeqCst);
+    }
+    assert_eq!(tried, [0, 2, 6, 14]);
+    let folder = lake.root().join(ROLLUP).join("date=2025-11-20");
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "what was begun");
 }
 
 #[test]

@@ -135,8 +135,8 @@ REPORTS = [("toll",), ("retry_cost_share", "--by", "hour"), ("retries",), ("mont
 
 
 def reports(w):
-    """What reports over two days say, up to three hours ago: rows, and the counts beside them."""
-    until = time.strftime("%Y-%m-%dT%H:00:00Z", time.gmtime(time.time() - 3 * 3_600))
+    """What reports over two days say, up to six hours ago: rows, and the counts beside them."""
+    until = time.strftime("%Y-%m-%dT%H:00:00Z", time.gmtime(time.time() - 6 * 3_600))
     told = []
     for name, *by in REPORTS:
         toll = w.start("report", name, *by, "--since", "48h", "--until", until, "--lake", w.lake, "--format", "json")
@@ -155,10 +155,10 @@ def without_rollup(w):
 
 
 def rolled_up(w):
-    """Events of thirty hours up to four hours ago: their hours are put in the table `rollup`, and again when others
+    """Events of thirty hours up to seven hours ago: their hours are put in the table `rollup`, and again when others
     come late; reports say the same with the table and without it, and with it need no attempts of its hours."""
     topic = w.topic(4)
-    made, start = events.events(w.rng, COUNT), time.time() - 34 * 3_600
+    made, start = events.events(w.rng, COUNT), time.time() - 37 * 3_600
     for n, it in enumerate(made):
         it["ts"] = start + n * 30 * 3_600 / COUNT
     records = [(w.rng.randrange(4), events.payload(it)) for it in made]

@@ -103,10 +103,12 @@ pub fn newest_due(mark_ms: i64) -> i32 {
 }
 
 /// The days up to `newest` that have no profile and should, oldest first: from the day after the
-/// first event on, and no further back than one would be looked at.
+/// first event on, and no further back than one would be looked at. Once there is one, none before it is
+/// made for events that came later: what was estimated without it stays so.
 pub fn missing(newest: i32, first_event: i32, done: &BTreeSet<i32>) -> Vec<i32> {
     let oldest = newest.saturating_sub(AGE_DAYS_MAX - 1);
-    let first = first_event.saturating_add(1).max(oldest);
+    let begun = done.first().copied().unwrap_or(i32::MIN);
+    let first = first_event.saturating_add(1).max(oldest).max(begun);
     (first..=newest).filter(|day| !done.contains(day)).collect()
 }
 

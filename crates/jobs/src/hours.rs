@@ -13,8 +13,8 @@ use crate::views::NEAR;
 use crate::window::Window;
 
 pub const HOUR_US: i64 = 3_600_000_000;
-/// An operation lasts so long at most: MONEY.md, section 2.
-pub const WINDOW_MAX_US: i64 = 2 * HOUR_US;
+/// [`NEAR`], microseconds.
+pub const NEAR_US: i64 = NEAR.num_minutes() * 60_000_000;
 /// Days and hours of any zone begin on one of these.
 const QUARTER_US: i64 = HOUR_US / 4;
 
@@ -158,11 +158,10 @@ impl Hours {
 /// The stored rows that say all about those of these spans, which are in order: what an attempt is in
 /// its operation depends on others near it.
 pub fn around(spans: &[Span]) -> Vec<Span> {
-    let near_us = NEAR.num_microseconds().unwrap_or(i64::MAX);
     let mut near: Vec<Span> = Vec::new();
     for it in spans {
-        let from = it.from.saturating_sub(near_us);
-        let until = it.until.saturating_add(near_us);
+        let from = it.from.saturating_sub(NEAR_US);
+        let until = it.until.saturating_add(NEAR_US);
         match near.last_mut() {
             Some(last) if last.until >= from => last.until = until,
             _ => near.push(Span { from, until }),

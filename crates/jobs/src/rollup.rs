@@ -18,19 +18,19 @@ use retrytoll_lake::touched::touched;
 use url::Url;
 
 use crate::error::JobError;
-use crate::hours::{HOUR_US, Span, WINDOW_MAX_US, floor_hour};
+use crate::hours::{HOUR_US, NEAR_US, Span, floor_hour};
 use crate::open;
 
 /// The table's name and folder.
 pub const ROLLUP: &str = "rollup";
-/// An hour is put in the table when its money has been final for so long: attempts are told a little
-/// after they ended, and each that came later would touch the hour again.
+/// An hour is put in the table when nothing near it can come any more, and so long after: attempts are
+/// told a little after they ended, and each that came later would touch the hour again.
 pub const SETTLED_FOR: Duration = Duration::minutes(10);
 /// The query that makes an hour's rows.
 pub(crate) const FOLD: &str = include_str!("../../../sql/rollup.sql");
 
 /// More commits than these are not looked through for a question: it is asked of the attempts.
-const VERSIONS_BEHIND_MAX: u64 = 2_000;
+const VERSIONS_BEHIND_MAX: u64 = 20_000;
 
 /// What the table's position is of.
 #[must_use]
@@ -38,11 +38,10 @@ pub fn reads() -> SourcePartition {
     SourcePartition::new("attempts", 0)
 }
 
-/// The hours whose figures rows of these times can change; the ends as whole hours. An
-/// operation reaches over [`WINDOW_MAX_US`] at most.
+/// The hours whose figures rows of these times can change; the ends as whole hours.
 fn hours_of((low_us, high_us): (i64, i64)) -> Span {
-    let from = floor_hour(low_us.saturating_sub(WINDOW_MAX_US));
-    let until = floor_hour(high_us.saturating_add(WINDOW_MAX_US));
+    let from = floor_hour(low_us.saturating_sub(NEAR_US));
+    let until = floor_hour(high_us.saturating_add(NEAR_US));
     Span {
         from,
         until: until.saturating_add(HOUR_US),
@@ -67,7 +66,7 @@ pub fn closed_through(mark: Mark, now_ms: i64) -> Option<i64> {
         Mark::Everything => now_ms.saturating_mul(1_000),
         Mark::Before(ms) => ms
             .saturating_mul(1_000)
-            .saturating_sub(WINDOW_MAX_US)
+            .saturating_sub(NEAR_US)
             .saturating_sub(SETTLED_FOR.num_microseconds().unwrap_or(0)),
     };
     Some(floor_hour(settled_us))
@@ -94,8 +93,18 @@ pub fn due(table: Option<&Rollup>, date: NaiveDate, through_us: i64) -> Vec<Span
 
 impl Rollup {
     /// The table below `lake`; `None` where there is none, or it is not made of `attempts` as it is
-    /// at its version, or too long ago.
-    pub async fn open(lake: &Url, attempts: &DeltaTable) -> Result<Option<Self>, JobError> {
+    /// at its version, or too long ago. One that can't be read is told of, and not read: all that it
+    /// says the attempts say too.
+    pub async fn open(lake: &Url, attempts: &DeltaTable) -> Option<Self> {
+        Self::try_open(lake, attempts)
+            .await
+            .unwrap_or_else(|error| {
+                tracing::warn!(%error, "the rollup is not read, questions take longer");
+                None
+            })
+    }
+
+    async fn try_open(lake: &Url, attempts: &DeltaTable) -> Result<Option<Self>, JobError> {
         let Some(table) = open::optional(lake, ROLLUP).await? else {
             return Ok(None);
         };
@@ -234,9 +243,9 @@ mod tests {
     fn hours_close_when_their_money_is_final_and_told() {
         let minute_ms = 60_000;
         let through = |mark| closed_through(mark, 1_000 * 60 * minute_ms).map(|us| us / H);
-        // An operation lasts two hours, and is told ten minutes late at most.
-        assert_eq!(through(Mark::Before(190 * minute_ms)), Some(1));
-        assert_eq!(through(Mark::Before(190 * minute_ms - 1)), Some(0));
+        // What is near ends within four hours, and is told ten minutes late at most.
+        assert_eq!(through(Mark::Before(310 * minute_ms)), Some(1));
+        assert_eq!(through(Mark::Before(310 * minute_ms - 1)), Some(0));
         assert_eq!(through(Mark::Nothing), None);
         assert_eq!(through(Mark::Everything), Some(1_000));
     }
@@ -249,13 +258,13 @@ mod tests {
         let upto_26 = table(26 * H, vec![]);
         assert_eq!(due_on(0, Some(&upto_26), 30 * H), []);
         assert_eq!(due_on(1, Some(&upto_26), 30 * H), [(26, 30)]);
-        // A row that ended at 09:30 reaches two hours back and two ahead.
+        // A row that ended at 09:30 reaches four hours back and four ahead.
         let late = hours_of((19 * H / 2, 19 * H / 2));
-        assert_eq!((late.from / H, late.until / H), (7, 12));
+        assert_eq!((late.from / H, late.until / H), (5, 14));
         let touched = table(26 * H, vec![late]);
-        assert_eq!(due_on(0, Some(&touched), 30 * H), [(7, 12)]);
+        assert_eq!(due_on(0, Some(&touched), 30 * H), [(5, 14)]);
         // What was touched and is not closed is no more than due.
-        let beyond = hours_of((29 * H, 29 * H + 1));
+        let beyond = hours_of((31 * H, 31 * H + 1));
         let touched = table(26 * H, vec![beyond]);
         assert_eq!(due_on(1, Some(&touched), 30 * H), [(26, 30)]);
         assert_eq!(

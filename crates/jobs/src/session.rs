@@ -138,7 +138,7 @@ impl Session {
         }
         Ok(Self {
             runtime,
-            rollup: Rollup::open(lake, &attempts).await?,
+            rollup: Rollup::open(lake, &attempts).await,
             attempts: open::provider(&attempts).await?,
             tables,
             profiles: Kept::default(),

@@ -102,6 +102,8 @@ pub struct Replacement {
     pub data_change: bool,
     /// The rows that were decided on.
     pub range: Range,
+    /// Where partitions that are ours stand with the new files. Those owned but not named keep theirs.
+    pub positions: BTreeMap<SourcePartition, Position>,
 }
 
 /// What became of a [`Replacement`].
@@ -313,13 +315,21 @@ impl Writer {
     /// # Errors
     /// As [`Writer::flush`].
     pub async fn replace(&mut self, replacement: &Replacement) -> Result<Replaced, LakeError> {
+        for (partition, to) in &replacement.positions {
+            self.check_move(partition, to)?;
+        }
         self.sync(&replacement.adds).await?;
         let now_ms = self.clock.now_ms();
         let mut commit = self.commit(replacement.operation);
         commit.began_ms = Some(replacement.began_ms);
         commit.pending.removes = replacement.removes.iter().map(|r| r.path.clone()).collect();
         commit.pending.range = replacement.range.clone();
-        self.restate_next(&mut commit, |_| true);
+        for (partition, to) in &replacement.positions {
+            commit.txns(to.txns_since(partition, self.state.position(partition).as_ref()));
+        }
+        self.restate_next(&mut commit, |partition| {
+            !replacement.positions.contains_key(partition)
+        });
         let removes = replacement
             .removes
             .iter()

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::sessions::Operation;
-use super::{Attempt, Billed, Decision, Outcome, Place, Role, Usage};
+use super::{Attempt, Billed, Decision, Outcome, Place, Role, Usage, WINDOW_US_MAX};
 
 /// Starting this much before the previous attempt ended is no hedge yet, µs: clocks differ.
 const HEDGE_US: i64 = 250_000;
@@ -98,7 +98,9 @@ impl Side {
                 (it.end_us(), it.began_us(), it.lineage)
             });
         let is_whole = last_ending.is_some() && all().any(Attempt::may_open);
-        let deadline_us = all().map(Attempt::deadline_us).max();
+        let began_us = all().map(Attempt::began_us).min();
+        let longest_us = began_us.map(|it| it.saturating_add(WINDOW_US_MAX));
+        let deadline_us = all().map(Attempt::deadline_us).max().min(longest_us);
         let is_closed = is_whole || mark_us.is_none_or(|mark| deadline_us <= Some(mark));
         let outcome = match last_ending.map(|it| it.decision) {
             _ if delivered.is_some() => Outcome::Delivered,

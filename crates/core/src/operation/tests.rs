@@ -302,6 +302,19 @@ fn growing_lines_supersede_one_another() {
 
 /// F44: the one that was not needed ends after the one that delivered.
 #[test]
+fn an_operation_waits_two_hours_at_most() {
+    let told_to_wait = |mark: i64| {
+        let patient = Attempt {
+            next_retry_us: 3 * 3_600 * SECOND,
+            ..attempt(0, 0, 30, "retry")
+        };
+        place(&[patient], Some(mark * SECOND))[0].outcome
+    };
+    assert_eq!(told_to_wait(7_199), None);
+    assert_eq!(told_to_wait(7_200), Some(Outcome::Abandoned));
+}
+
+#[test]
 fn what_was_billed_twice_is_told_of_each_attempt() {
     let billed = |attempts: &[Attempt<'_>], mark_us| {
         let places = place(attempts, mark_us);

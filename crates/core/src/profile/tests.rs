@@ -67,7 +67,9 @@ fn a_day_is_closed_two_hours_after_its_end() {
 fn missing_days_begin_after_the_first_event_and_are_not_too_old() {
     let none = BTreeSet::new();
     assert_eq!(missing(10, 7, &none), [8, 9, 10]);
-    assert_eq!(missing(10, 7, &BTreeSet::from([9])), [8, 10]);
+    assert_eq!(missing(10, 7, &BTreeSet::from([8])), [9, 10]);
+    // Events of day 7 came when there was a profile already.
+    assert_eq!(missing(10, 7, &BTreeSet::from([9])), [10]);
     assert!(missing(10, 10, &none).is_empty());
     let long = missing(100, 0, &none);
     assert_eq!((long.first(), long.len()), (Some(&66), 35));
