@@ -1,6 +1,8 @@
 """A topic -> `retrytoll run` -> the exact rows, whatever the records are and however they came."""
 
 import base64
+import datetime
+import json
 import shutil
 import threading
 import time
@@ -193,6 +195,38 @@ def ten_events_then_silence(w):
     w.check(topic)
 
 
+def report(w, name, *args):
+    toll = w.start("report", name, *args, "--lake", w.lake, "--format", "json").ends(0)
+    return json.loads("\n".join(toll.lines()))
+
+
+def silent_partition(w):
+    """F22: of two partitions one never gets anything. It holds nobody back, and old data that comes there later is not
+    late, as it is in the other."""
+    topic, began = w.topic(2), time.time()
+    toll = w.run(topic).claimed(2)
+    made = events.events(w.rng, 90)
+    for n, it in enumerate(made):
+        it["ts"] = began + n / 100 if n < 50 else began - 3 * 3_600 + n
+    broker.produce(topic, [(0, events.payload(it)) for it in made[:50]])
+    w.wait_rows(50, 60)
+
+    def is_complete():
+        # Two hours behind our clock, which goes on.
+        told = report(w, "toll")["complete_through"]
+        return told[:1] == "2" and datetime.datetime.fromisoformat(told).timestamp() > began - 2 * 3_600 + 1
+
+    cases.until("the mark goes on without the silent partition", is_complete, 60)
+    broker.produce(topic, [(1, events.payload(it)) for it in made[50:70]] + [(0, events.payload(it)) for it in made[70:]])
+    w.wait_rows(90, 60)
+    toll.stop()
+    w.check(topic)
+    late = report(w, "late", "--by", "partition", "--since", "6h")
+    found = [(it["key"].rsplit("/", 1)[1], it["late"]) for it in late["rows"]]
+    assert found == [("0", 20)], found
+    assert late["beside"]["attempts"] == 90, late["beside"]
+
+
 def redelivery(w):
     """F49, M31, M52: the same event again, with another record time, by broker's or producer's clock,
     before and after a restart: one row."""
@@ -268,7 +302,8 @@ def only_nulls_and_dead_letters(w):
 
 
 CASES = [exact_rows, payload_zoo_redacted, payload_zoo_full, codecs, transactions, lag_reaches_zero,
-         lag_after_bounded_read, ten_events_then_silence, redelivery, across_midnight, only_nulls_and_dead_letters]
+         lag_after_bounded_read, ten_events_then_silence, silent_partition, redelivery, across_midnight,
+         only_nulls_and_dead_letters]
 
 if __name__ == "__main__":
     if not cases.skip("exact rows of a topic"):

@@ -141,8 +141,8 @@ def reports(w):
     for name, *by in REPORTS:
         toll = w.start("report", name, *by, "--since", "48h", "--until", until, "--lake", w.lake, "--format", "json")
         report = json.loads("\n".join(toll.ends(0).lines()))
-        told.append({key: report[key] for key in ["rows", "facts"] if key in report})
-    assert told[0].get("rows"), told
+        told.append({key: report[key] for key in ["rows", "beside"]})
+    assert told[0]["rows"] and told[0]["beside"]["attempts"], told
     return told
 
 
