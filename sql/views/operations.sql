@@ -5,11 +5,7 @@ WITH attempt AS (
     scenario, prompt_hash, provider, model, error_class, decision, role, outcome, is_retry,
     is_hedge, overlong,
     coalesce(started_at, ts - arrow_cast(elapsed_ms, 'Duration(Millisecond)'), ts) AS began,
-    ts, cost_confirmed, cost_expected, cost_ceiling,
-    billing = 'billed' AS billed,
-    billing = 'unknown' AND p_billed >= 0.5 AS likely_billed,
-    is_hedge OR role IN ('hedge', 'cancelled') AS excused,
-    redundant
+    ts, cost_confirmed, cost_expected, cost_ceiling, op_billed, op_likely_billed, redundant
   FROM attempts
   WHERE counted
 ),
@@ -24,8 +20,8 @@ lone AS (
     CAST(1 AS BIGINT) AS attempts,
     CAST(is_retry AS BIGINT) AS retries,
     CAST(0 AS BIGINT) AS hedges,
-    CAST(billed AS BIGINT) AS billed,
-    CAST(likely_billed AS BIGINT) AS likely_billed,
+    op_billed AS billed,
+    op_likely_billed AS likely_billed,
     CAST(NULL AS VARCHAR) AS repeated_billing,
     overlong,
     CAST(cost_confirmed AS DECIMAL(38, 12)) AS confirmed_usd,
@@ -60,8 +56,8 @@ several AS (
     count(*) AS attempts,
     count(*) FILTER (WHERE is_retry) AS retries,
     count(*) FILTER (WHERE is_hedge) AS hedges,
-    count(*) FILTER (WHERE billed AND NOT excused) AS billed,
-    count(*) FILTER (WHERE likely_billed AND NOT excused) AS likely_billed,
+    max(op_billed) AS billed,
+    max(op_likely_billed) AS likely_billed,
     bool_or(overlong) AS overlong,
     CAST(sum(cost_confirmed) AS DECIMAL(38, 12)) AS confirmed_usd,
     CAST(sum(cost_expected) AS DECIMAL(38, 12)) AS expected_usd,

@@ -349,7 +349,7 @@ impl Session {
             mark_us: self.complete_through.mark_us(),
         };
         let near = about.near(reads, &hours);
-        views::register(context, &tables, &near, &hours).await?;
+        views::register(context, &tables, reads, &near, &hours).await?;
         Ok((reads, near))
     }
 
