@@ -61,10 +61,13 @@ pub async fn open_attempts(root: &Path, clock: &Clock) -> anyhow::Result<Table> 
         by_date: true,
         schema_major: SCHEMA_MAJOR,
     };
-    let folder = root.join(ATTEMPTS);
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot make {}", folder.display()))?;
-    Ok(Table::open(&url_of(&folder)?, spec, clock, RetryLimits::default()).await?)
+    open_table(&root.join(ATTEMPTS), spec, clock).await
+}
+
+/// Opens a table in its folder, or makes both.
+pub async fn open_table(folder: &Path, spec: TableSpec, clock: &Clock) -> anyhow::Result<Table> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(Table::open(&url_of(folder)?, spec, clock, RetryLimits::default()).await?)
 }
 
 /// The one way into the table's log, for a member of a group.

@@ -19,6 +19,7 @@ pub mod logging;
 pub mod maintenance;
 pub mod notify;
 pub mod outlet;
+pub mod part;
 pub mod pipeline;
 pub mod profile;
 pub mod report;

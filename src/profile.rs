@@ -18,17 +18,13 @@ use retrytoll_jobs::{Limits, Session, Window, Zone};
 use retrytoll_lake::encode::date_text;
 use retrytoll_lake::maintain::keep_log;
 use retrytoll_lake::table::LOG_KEPT_MS;
-use retrytoll_lake::{
-    Clock, Mark, RetryLimits, Table, TableSpec, Writer, completeness_mark, replay,
-};
+use retrytoll_lake::{Clock, Mark, Table, Writer, completeness_mark, replay};
 
 use crate::alerts::extent;
 use crate::lake;
 
 /// The folder of the table, below the lake's root.
 pub const PROFILE: &str = "profile";
-/// The newest schema major of `profile` that this release knows, and creates.
-const SCHEMA_MAJOR: u32 = 1;
 const DAY_MS: i64 = 86_400_000;
 
 /// The profiles of one lake, to be made.
@@ -111,7 +107,7 @@ impl Profiles {
             return Ok(());
         }
         let folder = self.root.join(PROFILE);
-        let table = open(&folder, &self.clock).await?;
+        let table = lake::open_table(&folder, rows::spec(), &self.clock).await?;
         let version = table.check().await?.version;
         if missing(newest, first_event, &made(&table, version).await?).is_empty() {
             self.made_through = Some(newest);
@@ -178,17 +174,6 @@ impl Profiles {
 fn warn(error: &anyhow::Error) {
     let error = format!("{error:#}");
     tracing::warn!(error, "no profile was made; it is tried again");
-}
-
-/// Opens the table, or makes it.
-async fn open(folder: &Path, clock: &Clock) -> anyhow::Result<Table> {
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let spec = TableSpec {
-        columns: rows::schema(),
-        by_date: true,
-        schema_major: SCHEMA_MAJOR,
-    };
-    Ok(Table::open(&lake::url_of(folder)?, spec, clock, RetryLimits::default()).await?)
 }
 
 /// The days that have a profile: each has its file, also an empty one.

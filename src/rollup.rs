@@ -6,18 +6,14 @@
 //! read from the attempts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
-use arrow::array::{ArrayRef, AsArray as _, RecordBatch};
+use arrow::array::{AsArray as _, RecordBatch};
 use arrow::compute::cast;
-use arrow::datatypes::{Int64Type, Schema, SchemaRef};
+use arrow::datatypes::{FieldRef, Int64Type, SchemaRef};
 use chrono::{DateTime, NaiveDate, NaiveTime};
 use futures::StreamExt as _;
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::WriterProperties;
 use retrytoll_jobs::rollup::{ROLLUP, closed_through, due, reads, schema};
 use retrytoll_jobs::{Limits, Place, Session, Span, Window, Zone};
 use retrytoll_lake::encode::SCHEMA_MAJOR;
@@ -26,11 +22,12 @@ use retrytoll_lake::replay::Files;
 use retrytoll_lake::settle::Range;
 use retrytoll_lake::table::LOG_KEPT_MS;
 use retrytoll_lake::{
-    Clock, DataFile, Flush, Position, Replaced, Replacement, RetryLimits, Table, TableSpec, Writer,
-    completeness_mark, replay,
+    Clock, DataFile, Flush, Position, Replaced, Replacement, TableSpec, Writer, completeness_mark,
+    replay,
 };
 
 use crate::lake;
+use crate::part::Part;
 #[cfg(doc)]
 use crate::profile::Profiles;
 
@@ -47,8 +44,6 @@ const MAKING_MS_MAX: i64 = 5_000;
 const VACUUM_EVERY_MS: i64 = 86_400_000;
 const HOUR_US: i64 = 3_600_000_000;
 const DAY_US: i64 = 24 * HOUR_US;
-/// Rows that a file holds in memory until they are encoded.
-const GROUP_ROWS_MAX: usize = 65_536;
 
 /// What rollups are made of, and within what.
 #[derive(Clone, Debug)]
@@ -226,10 +221,11 @@ impl Rollup {
         made: &mut Made,
     ) -> anyhow::Result<()> {
         let name = date.to_string();
-        let mut file = DayFile::create(&self.settings.root.join(ROLLUP), &name)?;
+        let (folder, columns) = (self.settings.root.join(ROLLUP), spec().file_columns());
+        let mut file = Part::create(&folder, Some(&name), columns.clone())?;
         if let Some(mut kept) = session.rolled(date, spans).await? {
             while let Some(rows) = kept.next().await {
-                file.write(&rows?)?;
+                write(&mut file, &columns, &rows?)?;
             }
         }
         let place = Place::file("sql/rollup.sql");
@@ -238,7 +234,7 @@ impl Rollup {
             let mut rolled = session.roll(&window, self.settings.rows_max).await?;
             while let Some(rows) = rolled.next().await {
                 let rows = rows.map_err(|error| session.failed(&place, error))?;
-                made.folded += file.write(&rows)?;
+                made.folded += write(&mut file, &columns, &rows)?;
             }
             made.hours += (span.until - span.from) / HOUR_US;
         }
@@ -249,15 +245,8 @@ impl Rollup {
 
     /// The table, in the leader's place.
     async fn open(&self) -> anyhow::Result<Writer> {
-        let spec = TableSpec {
-            columns: schema(),
-            by_date: true,
-            schema_major: SCHEMA_MAJOR,
-        };
         let folder = self.settings.root.join(ROLLUP);
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let url = lake::url_of(&folder)?;
-        let table = Table::open(&url, spec, &self.clock, RetryLimits::default()).await?;
+        let table = lake::open_table(&folder, spec(), &self.clock).await?;
         let mut writer = lake::open_writer(table, &self.settings.group, &self.clock).await?;
         writer.claim_leader().await?;
         let start = BTreeMap::from([(reads(), Position::start(0))]);
@@ -342,90 +331,28 @@ fn window(span: Span) -> anyhow::Result<Window> {
     })
 }
 
-/// A day's file under way, not yet part of the table.
-struct DayFile {
-    folder: PathBuf,
-    path: String,
-    date: String,
-    columns: SchemaRef,
-    /// `None` once it is whole.
-    writer: Option<ArrowWriter<File>>,
-    rows: u64,
-}
-
-impl DayFile {
-    fn create(folder: &Path, date: &str) -> anyhow::Result<Self> {
-        let day = DataFile::folder(Some(date));
-        fs::create_dir_all(folder.join(&day))?;
-        let path = format!("{day}/part-{:032x}.zstd.parquet", fastrand::u128(..));
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(ZstdLevel::default()))
-            .set_max_row_group_row_count(Some(GROUP_ROWS_MAX))
-            .build();
-        let all = schema();
-        let columns = all.fields().iter().filter(|it| it.name() != "date");
-        let columns = SchemaRef::new(Schema::new(columns.cloned().collect::<Vec<_>>()));
-        let file = File::create_new(folder.join(&path))?;
-        Ok(Self {
-            folder: folder.to_owned(),
-            path,
-            date: date.to_owned(),
-            writer: Some(ArrowWriter::try_new(
-                file,
-                columns.clone(),
-                Some(properties),
-            )?),
-            columns,
-            rows: 0,
-        })
-    }
-
-    /// Adds rows; returns how many others were put together in them.
-    fn write(&mut self, rows: &RecordBatch) -> anyhow::Result<i64> {
-        let column = |name: &str| -> anyhow::Result<ArrayRef> {
-            let found = rows.column_by_name(name);
-            Ok(found
-                .with_context(|| format!("the rollup lacks {name}"))?
-                .clone())
-        };
-        let fields = self.columns.fields().iter();
-        let columns = fields
-            .map(|it| Ok(cast(&column(it.name())?, it.data_type())?))
-            .collect::<anyhow::Result<Vec<_>>>()?;
-        let rows = RecordBatch::try_new(self.columns.clone(), columns)?;
-        self.rows += rows.num_rows() as u64;
-        if let Some(writer) = &mut self.writer {
-            writer.write(&rows)?;
-        }
-        let folded = rows.column_by_name("folded");
-        let folded = folded.and_then(|it| it.as_primitive_opt::<Int64Type>());
-        Ok(folded.map_or(0, |it| it.iter().flatten().sum()))
-    }
-
-    /// The file; `None` where it has no rows.
-    fn close(mut self) -> anyhow::Result<Option<DataFile>> {
-        if self.rows == 0 {
-            return Ok(None);
-        }
-        let writer = self.writer.take().context("the file was closed before")?;
-        let size = writer.into_inner()?.metadata()?.len();
-        Ok(Some(DataFile {
-            path: std::mem::take(&mut self.path),
-            size,
-            rows: self.rows,
-            date: Some(std::mem::take(&mut self.date)),
-            ..DataFile::default()
-        }))
+fn spec() -> TableSpec {
+    TableSpec {
+        columns: schema(),
+        by_date: true,
+        schema_major: SCHEMA_MAJOR,
     }
 }
 
-impl Drop for DayFile {
-    /// What is not whole is nobody's.
-    fn drop(&mut self) {
-        if self.writer.take().is_some() {
-            let _ = fs::remove_file(self.folder.join(&self.path));
-        }
-    }
+/// Adds rows of a query to a day's file; returns how many others were put together in them.
+fn write(part: &mut Part, columns: &SchemaRef, rows: &RecordBatch) -> anyhow::Result<i64> {
+    let column = |field: &FieldRef| {
+        let found = rows.column_by_name(field.name());
+        let found = found.with_context(|| format!("the rollup lacks {}", field.name()))?;
+        anyhow::Ok(cast(found, field.data_type())?)
+    };
+    let arrays = columns.fields().iter().map(column);
+    let arrays = arrays.collect::<anyhow::Result<Vec<_>>>()?;
+    let rows = RecordBatch::try_new(columns.clone(), arrays)?;
+    part.write(&rows)?;
+    let folded = rows.column_by_name("folded");
+    let folded = folded.and_then(|it| it.as_primitive_opt::<Int64Type>());
+    Ok(folded.map_or(0, |it| it.iter().flatten().sum()))
 }
 
 #[cfg(test)]

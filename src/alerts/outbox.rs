@@ -4,13 +4,9 @@
 //! until then is all there, and its next commit is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::WriterProperties;
 use retrytoll_core::alert::{Alerts, State, Transition};
 use retrytoll_lake::maintain::keep_log;
 use retrytoll_lake::table::{CHECKPOINT_COMMITS, LOG_KEPT_MS};
@@ -20,6 +16,7 @@ use serde_json::Value;
 use super::row::{DECIDED, INHIBITED_BY, Key, Row, SENT, keep_newest, schema, to_batch};
 use super::{ALERTS, stored};
 use crate::lake;
+use crate::part::Part;
 
 /// A send follows a fenced commit that began less than this ago, ms: a leader that slept and was
 /// replaced meanwhile must not send.
@@ -50,7 +47,6 @@ impl Outbox {
     /// Opens the table below the lake's root, or makes it, and takes the leader's place.
     pub async fn open(root: &Path, group: &str, clock: &Clock) -> anyhow::Result<Self> {
         let folder = root.join(ALERTS);
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let table = stored::open(&folder, clock).await?;
         let mut writer = lake::open_writer(table, group, clock).await?;
         let fenced_ms = clock.now_ms();
@@ -236,20 +232,9 @@ fn with_inhibitor(data: &str, by: &str) -> String {
     data.to_string()
 }
 
-/// Writes a file that is not yet part of the table; its name is nobody else's.
+/// Writes a file that is not yet part of the table.
 fn write_file(folder: &Path, rows: &[Row]) -> anyhow::Result<DataFile> {
-    let path = format!("part-{:032x}.zstd.parquet", fastrand::u128(..));
-    let zstd = Compression::ZSTD(ZstdLevel::default());
-    let properties = WriterProperties::builder().set_compression(zstd).build();
-    let file = File::create_new(folder.join(&path))?;
-    let mut writer = ArrowWriter::try_new(file, schema(), Some(properties))?;
-    writer.write(&to_batch(rows)?)?;
-    let file = writer.into_inner()?;
-    let size = file.metadata()?.len();
-    Ok(DataFile {
-        path,
-        size,
-        rows: rows.len() as u64,
-        ..DataFile::default()
-    })
+    let mut part = Part::create(folder, None, schema())?;
+    part.write(&to_batch(rows)?)?;
+    part.close()?.context("there is no row to write")
 }

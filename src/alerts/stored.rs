@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use retrytoll_lake::{Clock, RetryLimits, Table, TableSpec, replay};
+use retrytoll_lake::{Clock, Table, TableSpec, replay};
 
 use super::ALERTS;
 use super::row::{DECIDED, Key, Row, from_batch, keep_newest, schema};
@@ -22,8 +22,7 @@ pub async fn open(folder: &Path, clock: &Clock) -> anyhow::Result<Table> {
         by_date: false,
         schema_major: SCHEMA_MAJOR,
     };
-    let url = lake::url_of(folder)?;
-    Ok(Table::open(&url, spec, clock, RetryLimits::default()).await?)
+    lake::open_table(folder, spec, clock).await
 }
 
 /// The rows of a file of the table.

@@ -107,27 +107,41 @@ impl<'a> Shown<'a> {
         Ok(())
     }
 
+    /// Columns of a job's rows, by what the job is asked by.
+    fn table(
+        &self,
+        out: &mut dyn Write,
+        (title, meaning): (&str, &str),
+        (job, by): (&str, &str),
+        names: &[&str],
+    ) -> anyhow::Result<()> {
+        self.head(out, title, meaning)?;
+        let result = self.answer(job, &[("by", by)])?;
+        columns(out, &result, names, self.style)?;
+        self.more(out, &format!("report {job}"))
+    }
+
     /// Each service's share.
     ///
     /// # Errors
     /// As [`Shown::headline`].
     pub fn shares(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        self.head(
+        self.table(
             out,
-            "Who retries, and what it costs",
-            "Retries' share of what each service spends; over 5 % its policy wants a look.",
-        )?;
-        let names = [
-            "key",
-            "share_pct",
-            "band",
-            "retry_expected_usd",
-            "redundant_expected_usd",
-            "note",
-        ];
-        let result = self.answer("retry_cost_share", &[("by", "service")])?;
-        columns(out, &result, &names, self.style)?;
-        self.more(out, "report retry_cost_share")
+            (
+                "Who retries, and what it costs",
+                "Retries' share of what each service spends; over 5 % its policy wants a look.",
+            ),
+            ("retry_cost_share", "service"),
+            &[
+                "key",
+                "share_pct",
+                "band",
+                "retry_expected_usd",
+                "redundant_expected_usd",
+                "note",
+            ],
+        )
     }
 
     /// The costliest operations that were billed more than once, attempt by attempt.
@@ -152,23 +166,23 @@ impl<'a> Shown<'a> {
     /// # Errors
     /// As [`Shown::headline`].
     pub fn rescue(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        self.head(
+        self.table(
             out,
-            "What each retry rescues",
-            "Of operations whose first attempt failed, those that retry N delivered: under 3 %, stop there.",
-        )?;
-        let names = [
-            "retry",
-            "first_failures",
-            "tried",
-            "rescued",
-            "rescue_share_pct",
-            "mark",
-            "retry_expected_usd",
-        ];
-        let result = self.answer("retry_rescue", &[("by", "all")])?;
-        columns(out, &result, &names, self.style)?;
-        self.more(out, "report retry_rescue")
+            (
+                "What each retry rescues",
+                "Of operations whose first attempt failed, those that retry N delivered: under 3 %, stop there.",
+            ),
+            ("retry_rescue", "all"),
+            &[
+                "retry",
+                "first_failures",
+                "tried",
+                "rescued",
+                "rescue_share_pct",
+                "mark",
+                "retry_expected_usd",
+            ],
+        )
     }
 
     /// The longest chain of resends.

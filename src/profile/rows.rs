@@ -1,6 +1,5 @@
 //! What the provider counted, by `sql/profile.sql` → the rows of a day → its file.
 
-use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,13 +11,12 @@ use arrow::array::{
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use futures::StreamExt as _;
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::WriterProperties;
 use retrytoll_core::profile::{Counts, Usual};
 use retrytoll_jobs::{Place, Session, Window};
-use retrytoll_lake::DataFile;
 use retrytoll_lake::encode::date_text;
+use retrytoll_lake::{DataFile, TableSpec};
+
+use crate::part::Part;
 
 const SQL: &str = include_str!("../../sql/profile.sql");
 /// Of medians: between two rows there is a half.
@@ -44,10 +42,22 @@ pub struct Row {
     rows: u64,
 }
 
+/// The newest schema major of `profile` that this release knows, and creates.
+const SCHEMA_MAJOR: u32 = 1;
+
+/// What the table `profile` must look like.
+pub fn spec() -> TableSpec {
+    TableSpec {
+        columns: schema(),
+        by_date: true,
+        schema_major: SCHEMA_MAJOR,
+    }
+}
+
 /// The columns of `profile`; its last, `date`, is the day it is for, and the partition's.
 ///
 /// `level` is 1 or 2; a day of which nothing is told has one row of level 0, of no attempt.
-pub fn schema() -> SchemaRef {
+fn schema() -> SchemaRef {
     let field = |name: &str, data_type| {
         let nullable = !["level", "rows"].contains(&name);
         Field::new(name, data_type, nullable)
@@ -211,31 +221,14 @@ fn to_batch(rows: &[Row]) -> Result<RecordBatch, arrow::error::ArrowError> {
         integers(&|row| Some(row.output.p99)),
         Arc::new(Int64Array::from_iter_values(rows.map(|it| it as i64))),
     ];
-    let all = schema();
-    let in_file = all.fields().iter().filter(|it| it.name() != "date");
-    let in_file = Schema::new(in_file.cloned().collect::<Vec<_>>());
-    RecordBatch::try_new(Arc::new(in_file), columns)
+    RecordBatch::try_new(spec().file_columns(), columns)
 }
 
 /// Writes a day's file, which is not yet part of the table; its name is nobody else's.
 pub fn write_file(folder: &Path, day: i32, rows: &[Row]) -> anyhow::Result<DataFile> {
     let date = date_text(day);
-    let partition = DataFile::folder(Some(&date));
-    fs::create_dir_all(folder.join(&partition))?;
-    let path = format!("{partition}/part-{:032x}.zstd.parquet", fastrand::u128(..));
-    let zstd = Compression::ZSTD(ZstdLevel::default());
-    let properties = WriterProperties::builder().set_compression(zstd).build();
     let batch = to_batch(rows)?;
-    let file = File::create_new(folder.join(&path))?;
-    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties))?;
-    writer.write(&batch)?;
-    let file = writer.into_inner()?;
-    let size = file.metadata()?.len();
-    Ok(DataFile {
-        path,
-        size,
-        rows: batch.num_rows() as u64,
-        date: Some(date),
-        ..DataFile::default()
-    })
+    let mut part = Part::create(folder, Some(&date), batch.schema())?;
+    part.write(&batch)?;
+    part.close()?.context("there is no row to write")
 }

@@ -63,7 +63,7 @@ impl Lake {
     fn files(&self) -> Vec<String> {
         let folder = self.root().join(PROFILE);
         let files = async {
-            let table = open(&folder, &Clock::new(|| 0)).await?;
+            let table = lake::open_table(&folder, rows::spec(), &Clock::new(|| 0)).await?;
             let version = table.check().await?.version;
             anyhow::Ok(replay::load_files(&table, version).await?.live)
         };
@@ -157,7 +157,7 @@ fn of_two_leaders_one_commits_a_day() {
     let mut old = lake.profiles();
     let day = FIRST_DAY + 2;
     let refused = lake.runtime.block_on(async {
-        let table = open(&folder, &old.clock).await?;
+        let table = lake::open_table(&folder, rows::spec(), &old.clock).await?;
         let mut writer = lake::open_writer(table, "g", &old.clock).await?;
         writer.claim_leader().await?;
         let url = lake::url_of(&lake.root())?;

@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::operation::WINDOW_US_MAX;
+
 /// How many closed days a profile is made of.
 pub const DAYS: i32 = 7;
 /// How old the newest profile may be, days, to tell of an attempt; older days are not made either.
@@ -15,7 +17,7 @@ pub const ROWS_MIN: u64 = 30;
 
 const DAY_MS: i64 = 86_400_000;
 /// An operation may stay open this long after the completeness mark: a day is closed then, ms.
-const WINDOW_MAX_MS: i64 = 7_200_000;
+const WINDOW_MAX_MS: i64 = WINDOW_US_MAX / 1_000;
 
 /// The greatest power of two that is at most `max_tokens`: what asks for about as much is of one
 /// kind. `None` where nothing is asked for.
