@@ -2,7 +2,6 @@
 
 import base64
 import datetime
-import json
 import shutil
 import threading
 import time
@@ -195,11 +194,6 @@ def ten_events_then_silence(w):
     w.check(topic)
 
 
-def report(w, name, *args):
-    toll = w.start("report", name, *args, "--lake", w.lake, "--format", "json").ends(0)
-    return json.loads("\n".join(toll.lines()))
-
-
 def silent_partition(w):
     """F22: of two partitions one never gets anything. It holds nobody back, and old data that comes there later is not
     late, as it is in the other."""
@@ -213,7 +207,7 @@ def silent_partition(w):
 
     def is_complete():
         # Two hours behind our clock, which goes on.
-        told = report(w, "toll")["complete_through"]
+        told = w.report("toll")["complete_through"]
         return told[:1] == "2" and datetime.datetime.fromisoformat(told).timestamp() > began - 2 * 3_600 + 1
 
     cases.until("the mark goes on without the silent partition", is_complete, 60)
@@ -221,7 +215,7 @@ def silent_partition(w):
     w.wait_rows(90, 60)
     toll.stop()
     w.check(topic)
-    late = report(w, "late", "--by", "partition", "--since", "6h")
+    late = w.report("late", "--by", "partition", "--since", "6h")
     found = [(it["key"].rsplit("/", 1)[1], it["late"]) for it in late["rows"]]
     assert found == [("0", 20)], found
     assert late["beside"]["attempts"] == 90, late["beside"]

@@ -137,6 +137,11 @@ class World:
     def ingest(self, *files, code=0, **env):
         return self.start("ingest", *files, "--lake", self.lake, env=env).ends(code)
 
+    def report(self, name, *args):
+        """What `retrytoll report` says, as JSON."""
+        toll = self.start("report", name, *args, "--lake", self.lake, "--format", "json").ends(0)
+        return json.loads("\n".join(toll.lines()))
+
     # --- the lake, as a stranger reads it ---
 
     @property
