@@ -22,8 +22,8 @@ use retrytoll_lake::replay::Files;
 use retrytoll_lake::settle::Range;
 use retrytoll_lake::table::LOG_KEPT_MS;
 use retrytoll_lake::{
-    Clock, DataFile, Flush, Position, Replaced, Replacement, TableSpec, Writer, completeness_mark,
-    replay,
+    Clock, DataFile, Flush, Point, Position, Replaced, Replacement, TableSpec, Writer,
+    completeness_mark, replay,
 };
 
 use crate::lake;
@@ -97,11 +97,10 @@ impl Rollup {
     /// The lake's and the queries'. What was not made is read from the attempts, and made by the next
     /// call.
     pub async fn run_due(&mut self, profiled: Option<i32>) -> anyhow::Result<()> {
-        let since_ms = self.made_ms.map(|it| self.clock.now_ms() - it);
+        let since_ms = self.made_ms.map(|it| self.clock.since_ms(it));
         // After failures it waits longer: each try reads and writes, and alerts wait for it.
         let wait_ms = CLOSED_EVERY_MS << self.failures.min(FAILURES_MAX);
-        // A clock that was set back must not stop it.
-        if since_ms.is_some_and(|it| (0..wait_ms).contains(&it)) {
+        if since_ms.is_some_and(|it| it < wait_ms) {
             return Ok(());
         }
         let Some(through_us) = self.closed_through(profiled).await? else {
@@ -166,7 +165,7 @@ impl Rollup {
         let mut made = Made::default();
         for date in self.dates(&files, session.version()).await? {
             let day_us = date.and_time(NaiveTime::MIN).and_utc().timestamp_micros();
-            if day_us >= known_us && self.clock.now_ms() - began_ms > ms_max {
+            if day_us >= known_us && self.clock.since_ms(began_ms) > ms_max {
                 through_us = through_us.min(day_us);
                 break;
             }
@@ -258,7 +257,7 @@ impl Rollup {
         let now_ms = self.clock.now_ms();
         let head = writer.state().version;
         keep_log(writer.table(), head, now_ms, LOG_KEPT_MS).await?;
-        if now_ms - self.vacuumed_ms >= VACUUM_EVERY_MS {
+        if self.clock.since_ms(self.vacuumed_ms) >= VACUUM_EVERY_MS {
             self.vacuumed_ms = now_ms;
             vacuum(writer, VacuumLimits::default(), now_ms, false).await?;
         }
@@ -310,6 +309,7 @@ async fn commit(
         range: Range::Dates(dates.collect()),
         positions,
     };
+    Point::RollupFiles.pass();
     match writer.replace(&replacement).await? {
         Replaced::Committed(_) => Ok(()),
         Replaced::PlanAgain(why) => bail!("another wrote the same days of the rollup ({why:?})"),

@@ -289,10 +289,8 @@ impl Alerting {
     }
 
     fn is_occasion(&self) -> bool {
-        let since = |last_ms| self.clock.now_ms() - last_ms;
-        // A clock that was set back must keep no alert back.
         self.occasion_ms
-            .is_none_or(|last_ms| !(0..RESEND_MS).contains(&since(last_ms)))
+            .is_none_or(|last_ms| self.clock.since_ms(last_ms) >= RESEND_MS)
     }
 }
 

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use retrytoll_core::alert::{Alerts, State, Transition};
 use retrytoll_lake::maintain::keep_log;
 use retrytoll_lake::table::{CHECKPOINT_COMMITS, LOG_KEPT_MS};
-use retrytoll_lake::{Clock, DataFile, Writer, replay};
+use retrytoll_lake::{Clock, DataFile, Point, Writer, replay};
 use serde_json::Value;
 
 use super::row::{DECIDED, INHIBITED_BY, Key, Row, SENT, keep_newest, schema, to_batch};
@@ -103,6 +103,7 @@ impl Outbox {
         };
         let rows = decided.into_iter().map(of).collect::<Vec<_>>();
         self.append(&rows).await?;
+        Point::AlertDecided.pass();
         rows.into_iter().for_each(|row| self.take(row));
         Ok(())
     }
@@ -139,6 +140,7 @@ impl Outbox {
             });
         }
         self.append(&rows).await?;
+        Point::AlertMarked.pass();
         for key in keys {
             self.unsent.remove(&key);
         }
@@ -184,8 +186,7 @@ impl Outbox {
     /// Makes sure that we are the leader still: a send may follow, within what is left of
     /// [`FENCE_MS_MAX`].
     pub async fn fence(&mut self) -> anyhow::Result<()> {
-        let age_ms = self.clock.now_ms() - self.fenced_ms;
-        if (0..FENCE_MS_MAX - SEND_MS_MAX).contains(&age_ms) {
+        if self.clock.since_ms(self.fenced_ms) < FENCE_MS_MAX - SEND_MS_MAX {
             return Ok(());
         }
         let began_ms = self.clock.now_ms();

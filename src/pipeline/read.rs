@@ -11,6 +11,7 @@ use retrytoll_core::decode::{Decoder, Record};
 use retrytoll_core::derive::{Tables, derive};
 use retrytoll_core::seen::ENTRY_BYTES;
 use retrytoll_core::step::{Effects, PartitionState, Progress, StateLimits, step};
+use retrytoll_lake::Point;
 
 use super::channel::{Closed, Outlet};
 use super::message::{Fact, FileMark, Rows};
@@ -274,6 +275,7 @@ impl Reader {
         if let Some(look) = &mut self.first_look {
             look.batch(&batch, &self.decoder.dictionary, &derived);
         }
+        Point::Decoded.pass();
         let caught_up = now_ms.saturating_sub(partition.at_end_ms) < CAUGHT_UP_MS;
         partition.told_behind = !caught_up;
         let rows = Rows {

@@ -16,6 +16,7 @@ use object_store::path::Path;
 use parquet::file::properties::WriterProperties;
 
 use crate::error::LakeError;
+use crate::point::Point;
 use crate::replay::{self, Files};
 use crate::writer::{Replaced, Replacement, Writer};
 
@@ -249,6 +250,7 @@ pub async fn compact(
             adds,
             ..Replacement::default()
         };
+        Point::Compacted.pass();
         match writer.replace(&replacement).await? {
             Replaced::Committed(_) => {
                 done.jobs += 1;

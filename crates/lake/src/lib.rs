@@ -14,6 +14,8 @@
 //! - **Maintenance** ([`maintain`], [`compact`]) is checkpoints, log clean-up, compaction and
 //!   vacuum; the leader runs it, apart from commits.
 //!
+//! - A **point** is a named place on the way where a crash must do no harm ([`point`]).
+//!
 //! Reading a table's positions costs the same however many files it has ([`replay`]).
 
 pub mod clock;
@@ -23,6 +25,7 @@ pub mod error;
 pub mod file;
 pub mod log;
 pub mod maintain;
+pub mod point;
 pub mod position;
 pub mod replay;
 pub mod retry;
@@ -42,6 +45,7 @@ pub use clock::Clock;
 pub use error::{Fence, LakeError};
 pub use file::DataFile;
 pub use log::Author;
+pub use point::Point;
 pub use position::{Mark, Owner, Position, SourcePartition, completeness_mark};
 pub use retry::RetryLimits;
 pub use settle::{Conflict, Range};

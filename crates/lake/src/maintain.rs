@@ -10,6 +10,7 @@ use object_store::path::Path;
 
 use crate::durable;
 use crate::error::LakeError;
+use crate::point::Point;
 use crate::replay::{self, Files};
 use crate::table::{CHECKPOINT_COMMITS, LOG_KEPT_MS, Table};
 use crate::writer::{FLUSH_AGE_MS_MAX, Writer};
@@ -55,6 +56,7 @@ pub async fn keep_log(
 /// The store's. No commit is touched by it.
 pub async fn checkpoint(table: &Table, version: u64) -> Result<(), LakeError> {
     let failed = |e| LakeError::delta(format!("write the checkpoint of version {version}"), e);
+    Point::CheckpointBegun.pass();
     let mut delta = DeltaTable::new(table.log_store());
     delta.load_version(version).await.map_err(failed)?;
     create_checkpoint(&delta, None).await.map_err(failed)?;
@@ -65,6 +67,7 @@ pub async fn checkpoint(table: &Table, version: u64) -> Result<(), LakeError> {
         let path = format!("{}/{version:020}.checkpoint.parquet", durable::LOG_FOLDER);
         durable::sync_files(local.to_path_buf(), vec![(path, size)]).await?;
     }
+    Point::CheckpointWritten.pass();
     Ok(())
 }
 
@@ -138,6 +141,7 @@ pub async fn vacuum(
         .try_collect()
         .await
         .map_err(|e| LakeError::store("list the table's files", e))?;
+    Point::VacuumListed.pass();
     let version = writer.restated("VACUUM").await?.version;
     let files = replay::load_files(writer.table(), version).await?;
     let mut gone = Vacuumed::default();
@@ -157,7 +161,10 @@ pub async fn vacuum(
             .collect();
         store
             .delete_stream(futures::stream::iter(paths).boxed())
-            .try_for_each(|_| futures::future::ready(Ok(())))
+            .try_for_each(|_| {
+                Point::VacuumRemoved.pass();
+                futures::future::ready(Ok(()))
+            })
             .await
             .map_err(|e| LakeError::store("remove files", e))?;
     }

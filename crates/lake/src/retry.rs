@@ -1,9 +1,14 @@
 //! A failed put → wait, and try again, until a deadline.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::error::{Cause, LakeError};
+
+/// A wait looks so often whether it is time to stop, ms.
+const STOP_SEEN_MS: u64 = 200;
 
 /// How long a commit that gets no answer is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +41,12 @@ pub(crate) struct Retry {
     began_ms: i64,
     tries: u32,
     wait_ms: u64,
+    stop: Arc<AtomicBool>,
 }
 
 impl Retry {
-    pub(crate) fn begin(limits: RetryLimits, clock: Clock) -> Self {
+    /// No try follows once `stop` is set.
+    pub(crate) fn begin(limits: RetryLimits, clock: Clock, stop: Arc<AtomicBool>) -> Self {
         let began_ms = clock.now_ms();
         Self {
             limits,
@@ -47,17 +54,21 @@ impl Retry {
             began_ms,
             tries: 0,
             wait_ms: limits.wait_ms_first,
+            stop,
         }
     }
 
     /// Waits before the next try of `version`; `why` is the answer to the last one.
     ///
     /// # Errors
-    /// [`LakeError::Unavailable`] once the deadline has passed.
+    /// [`LakeError::Unavailable`] once the deadline has passed, or it is time to stop.
     pub(crate) async fn wait(&mut self, version: u64, why: Cause) -> Result<(), LakeError> {
         self.tries += 1;
-        let waited_ms = self.clock.now_ms() - self.began_ms;
-        if waited_ms >= self.limits.deadline_ms {
+        let now_ms = self.clock.now_ms();
+        // Of a clock that was set back nobody knows how long it was: the time counts anew.
+        self.began_ms = self.began_ms.min(now_ms);
+        let waited_ms = now_ms - self.began_ms;
+        if waited_ms >= self.limits.deadline_ms || self.stop.load(Ordering::Acquire) {
             let tries = self.tries;
             return Err(LakeError::Unavailable {
                 version,
@@ -67,8 +78,11 @@ impl Retry {
             });
         }
         tracing::warn!(version, tries = self.tries, waited_ms, error = %why, "commit not taken, trying again");
-        if self.wait_ms > 0 {
-            tokio::time::sleep(Duration::from_millis(self.wait_ms)).await;
+        let mut left_ms = self.wait_ms;
+        while left_ms > 0 && !self.stop.load(Ordering::Acquire) {
+            let slice_ms = left_ms.min(STOP_SEEN_MS);
+            tokio::time::sleep(Duration::from_millis(slice_ms)).await;
+            left_ms -= slice_ms;
         }
         self.wait_ms = (self.wait_ms * 2).min(self.limits.wait_ms_max);
         Ok(())

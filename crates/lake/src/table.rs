@@ -270,7 +270,7 @@ impl Table {
             Action::Metadata(self.spec.metadata()?),
         ];
         let bytes = CommitOrBytes::LogBytes(entry_bytes(&by, clock.now_ms(), &actions)?);
-        let mut retry = Retry::begin(limits, clock.clone());
+        let mut retry = Retry::begin(limits, clock.clone(), Arc::default());
         loop {
             let put = self.log.write_commit_entry(0, bytes.clone(), id).await;
             // Whoever's it is: a lost answer, another's entry and our own look the same.

@@ -11,6 +11,8 @@ mod commit;
 mod leader;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use deltalake::kernel::{Action, Add, Remove, Transaction};
 use uuid::Uuid;
@@ -129,6 +131,8 @@ pub struct Writer {
     in_flush: BTreeSet<SourcePartition>,
     /// The number of our leadership.
     leader: Option<i64>,
+    /// Set when the process is to end.
+    stop: Arc<AtomicBool>,
 }
 
 impl Writer {
@@ -155,9 +159,16 @@ impl Writer {
             owned: BTreeSet::new(),
             in_flush: BTreeSet::new(),
             leader: None,
+            stop: Arc::default(),
         };
         writer.add_missing_columns().await?;
         Ok(writer)
+    }
+
+    /// Once `stop` is set, a put that fails is not tried again: what it would have committed is read
+    /// again by the next process.
+    pub fn give_up_when(&mut self, stop: Arc<AtomicBool>) {
+        self.stop = stop;
     }
 
     /// The table.

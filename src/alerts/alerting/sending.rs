@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use retrytoll_lake::Point;
 
 use super::{Alerting, RESEND_MS, Sent};
 use crate::alerts::event::{Letter, letter, source};
@@ -27,10 +28,9 @@ impl Alerting {
         outbox.mark_sent(&keys).await?;
 
         // Read after the sends above, which it must not be before.
-        let now_ms = self.clock.now_ms();
         let again = |row: &&Row| {
             let last = self.sent_ms.get(&row.transition.dedup_key).copied();
-            last.is_none_or(|last| !(0..RESEND_MS).contains(&(now_ms - last)))
+            last.is_none_or(|last| self.clock.since_ms(last) >= RESEND_MS)
                 && inhibitor(row, outbox.all_firing()).is_none()
         };
         let mut due = outbox.firing().filter(again).collect::<Vec<_>>();
@@ -67,6 +67,7 @@ impl Alerting {
         let outlet = Arc::clone(&self.outlet);
         let letters = tokio::task::spawn_blocking(move || outlet.send(&letters).map(|()| letters));
         let letters = letters.await.context("the sender broke")??;
+        Point::AlertSent.pass();
         let now_ms = self.clock.now_ms();
         let ids = keys.iter().map(|(key, number)| {
             self.sent_ms.insert(key.clone(), now_ms);

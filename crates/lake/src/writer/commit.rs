@@ -1,5 +1,7 @@
 //! The loop around one commit: put, read what is there, decide, act.
 
+use std::sync::Arc;
+
 use deltalake::kernel::Action;
 use deltalake::logstore::CommitOrBytes;
 use uuid::Uuid;
@@ -7,6 +9,7 @@ use uuid::Uuid;
 use super::{Committed, FLUSH_AGE_MS_MAX, Writer};
 use crate::error::{Cause, LakeError};
 use crate::log::{Author, Entry, entries_after, entry_bytes};
+use crate::point::Point;
 use crate::replay;
 use crate::retry::Retry;
 use crate::settle::{Conflict, Decision, Pending, settle};
@@ -41,7 +44,11 @@ impl Writer {
 
     async fn put_until_settled(&mut self, commit: &Commit) -> Result<Settled, LakeError> {
         let bytes = entry_bytes(&commit.by, self.clock.now_ms(), &commit.actions)?;
-        let mut retry = Retry::begin(self.limits.retry, self.clock.clone());
+        let mut retry = Retry::begin(
+            self.limits.retry,
+            self.clock.clone(),
+            Arc::clone(&self.stop),
+        );
         loop {
             self.check_age(commit)?;
             let version = self.state.version + 1;
@@ -51,6 +58,7 @@ impl Writer {
             // A put that got no answer may still arrive: whatever happens, that version is
             // settled first, and by the same bytes.
             if !stale {
+                Point::Put.pass();
                 let bytes = CommitOrBytes::LogBytes(bytes.clone());
                 match self
                     .table
@@ -104,6 +112,7 @@ impl Writer {
         version: u64,
         read_ms: i64,
     ) -> Result<Settled, LakeError> {
+        Point::Landed.pass();
         let entry = Entry::from_actions(version, commit.actions.clone())
             .map_err(|reason| LakeError::BadEntry { version, reason })?;
         self.state.apply(&entry);
@@ -151,7 +160,7 @@ impl Writer {
     }
 
     fn base_age_ms(&self) -> i64 {
-        self.clock.now_ms() - self.base_read_ms
+        self.clock.since_ms(self.base_read_ms)
     }
 
     fn check_age(&self, commit: &Commit) -> Result<(), LakeError> {
