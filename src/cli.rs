@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::builder::StyledStr;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::commands::{alerts, check, demo, hash, ingest, init, lint, report, run, sql};
+use crate::commands::{alerts, check, demo, hash, ingest, init, lint, maintain, report, run, sql};
 pub use crate::config::{Settings, TopicFlags};
 use crate::exit::{Exit, tell};
 use crate::logging::{self, Look};
@@ -96,6 +96,7 @@ enum Command {
     Check(check::CheckArgs),
     Lint(lint::LintArgs),
     Hash(hash::HashArgs),
+    Maintain(maintain::MaintainArgs),
 }
 
 /// The groups of the help, in order. A name without a command is left out.
@@ -143,6 +144,7 @@ fn dispatch(cli: Cli, world: &mut World) -> anyhow::Result<Exit> {
         Command::Check(args) => check::run(&args, world),
         Command::Lint(args) => lint::run(&args, world),
         Command::Hash(args) => hash::run(&args, world),
+        Command::Maintain(args) => maintain::run(&args, world),
     }
 }
 

@@ -12,9 +12,12 @@ use retrytoll_core::seen::ENTRY_BYTES;
 use retrytoll_core::step::StateLimits;
 use retrytoll_jobs::Limits;
 use retrytoll_lake::encode::{FileLimits, SCHEMA_MAJOR, Versions, attempts_schema};
-use retrytoll_lake::{Clock, Member, RetryLimits, Table, TableSpec, Writer, WriterLimits};
+use retrytoll_lake::{
+    Clock, Flush, Member, Position, RetryLimits, Table, TableSpec, Writer, WriterLimits,
+};
 use url::Url;
 
+use crate::clock::now_ms;
 use crate::config::Config;
 use crate::exit::Stop;
 use crate::pipeline::{ReadLimits, WriteSettings};
@@ -77,6 +80,37 @@ pub async fn open_writer(table: Table, group: &str, clock: &Clock) -> anyhow::Re
         name: member_name(),
     };
     Ok(Writer::open(table, member, clock.clone(), WriterLimits::default()).await?)
+}
+
+/// Says that nothing more comes from these sources, and so takes their partitions from whoever reads
+/// them; returns how many there are. What comes later is read all the same.
+pub async fn retire(
+    root: &Path,
+    group: &str,
+    which: impl Fn(&str) -> bool,
+) -> anyhow::Result<usize> {
+    let clock = Clock::new(now_ms);
+    let table = open_attempts(root, &clock).await?;
+    let mut writer = open_writer(table, group, &clock).await?;
+    let mut starts = writer.state().positions();
+    starts.retain(|partition, _| which(&partition.source));
+    let claimed = writer.claim(&starts).await?;
+    let positions = claimed.into_iter().map(|(partition, claimed)| {
+        let done = true;
+        (
+            partition,
+            Position {
+                done,
+                ..claimed.position
+            },
+        )
+    });
+    let flush = Flush {
+        positions: positions.collect(),
+        ..Flush::default()
+    };
+    writer.flush(&flush).await?;
+    Ok(flush.positions.len())
 }
 
 /// The host and the process.

@@ -8,22 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use retrytoll_lake::compact::{CompactLimits, Layout, compact, plan};
+use retrytoll_lake::compact::{CompactLimits, Compacted, Layout, compact, plan};
 use retrytoll_lake::encode::writer_properties;
-use retrytoll_lake::maintain::{VacuumLimits, keep_log, vacuum};
+use retrytoll_lake::maintain::{self, VacuumLimits, Vacuumed, keep_log, vacuum};
 use retrytoll_lake::{Clock, LakeError, Writer, replay};
 
+use crate::config::Config;
+use crate::config::usable::Maintain;
 use crate::lake;
 
-/// How often the log is looked at, ms: a checkpoint is due every 100 commits.
-const LOG_EVERY_MS: i64 = 30_000;
-/// How often files are compacted, ms.
-const COMPACT_EVERY_MS: i64 = 600_000;
-/// How often files that nothing needs are removed, ms.
-const VACUUM_EVERY_MS: i64 = 86_400_000;
 const DAY_MS: i64 = 86_400_000;
 /// How often to look whether something is due.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// When what was done last.
 pub struct Maintenance {
@@ -32,6 +28,7 @@ pub struct Maintenance {
     clock: Clock,
     /// How long a version of the lake can be read, ms.
     kept_ms: i64,
+    schedule: Maintain,
     writer: Option<Writer>,
     log_ms: i64,
     compacted_ms: i64,
@@ -39,14 +36,15 @@ pub struct Maintenance {
 }
 
 impl Maintenance {
-    /// Nothing is due at once but what `ingest` asks for. A version can be read for so many days.
-    pub fn new(root: PathBuf, group: &str, clock: Clock, reproduce_days: u32) -> Self {
+    /// Nothing is due at once but what `ingest` asks for.
+    pub fn new(root: PathBuf, group: &str, clock: Clock, config: &Config) -> Self {
         let now_ms = clock.now_ms();
         Self {
             root,
             group: group.to_owned(),
             clock,
-            kept_ms: i64::from(reproduce_days) * DAY_MS,
+            kept_ms: i64::from(config.alerts.reproduce_days) * DAY_MS,
+            schedule: config.maintain,
             writer: None,
             log_ms: now_ms,
             compacted_ms: now_ms,
@@ -72,22 +70,17 @@ impl Maintenance {
 
     async fn run_due(&mut self) -> anyhow::Result<()> {
         let now_ms = self.clock.now_ms();
-        if now_ms - self.log_ms >= LOG_EVERY_MS {
+        if self.clock.since_ms(self.log_ms) >= lake::ms(self.schedule.log_every) {
             self.log_ms = now_ms;
             self.keep_log().await?;
         }
-        if now_ms - self.compacted_ms >= COMPACT_EVERY_MS {
+        if self.clock.since_ms(self.compacted_ms) >= lake::ms(self.schedule.compact_every) {
             self.compacted_ms = now_ms;
             self.compact().await?;
         }
-        if now_ms - self.vacuumed_ms >= VACUUM_EVERY_MS {
+        if self.clock.since_ms(self.vacuumed_ms) >= lake::ms(self.schedule.vacuum_every) {
             self.vacuumed_ms = now_ms;
-            let limits = VacuumLimits {
-                removed_age_ms: self.kept_ms,
-                ..VacuumLimits::default()
-            };
-            let writer = self.writer().await?;
-            let removed = vacuum(writer, limits, now_ms, false).await?;
+            let removed = self.vacuum(false).await?;
             tracing::info!(
                 files = removed.files.len(),
                 bytes = removed.bytes,
@@ -108,14 +101,33 @@ impl Maintenance {
         Ok(())
     }
 
+    /// Checkpoint and log clean-up, at once; returns the version and how many entries went.
+    pub async fn checkpoint(&mut self) -> anyhow::Result<(u64, usize)> {
+        let table = lake::open_attempts(&self.root, &self.clock).await?;
+        let head = table.check().await?.version;
+        maintain::checkpoint(&table, head).await?;
+        let until_ms = self.clock.now_ms() - self.kept_ms;
+        Ok((head, maintain::clean_log(&table, head, until_ms).await?))
+    }
+
+    /// Removes files that no readable version needs; with `dry_run` it only says which.
+    pub async fn vacuum(&mut self, dry_run: bool) -> anyhow::Result<Vacuumed> {
+        let now_ms = self.clock.now_ms();
+        let limits = VacuumLimits {
+            removed_age_ms: self.kept_ms,
+            ..VacuumLimits::default()
+        };
+        Ok(vacuum(self.writer().await?, limits, now_ms, dry_run).await?)
+    }
+
     /// Merges small files, where there are enough of them; otherwise makes no commit.
-    pub async fn compact(&mut self) -> anyhow::Result<()> {
+    pub async fn compact(&mut self) -> anyhow::Result<Compacted> {
         let now_ms = self.clock.now_ms();
         let limits = CompactLimits::default();
         let table = lake::open_attempts(&self.root, &self.clock).await?;
         let files = replay::load_files(&table, table.check().await?.version).await?;
         if plan(&files, now_ms, limits).is_empty() {
-            return Ok(());
+            return Ok(Compacted::default());
         }
         let layout = Layout {
             sort_by: "request_id".to_owned(),
@@ -128,7 +140,7 @@ impl Maintenance {
             files_out = done.files_out,
             "compacted"
         );
-        Ok(())
+        Ok(done)
     }
 
     /// A writer of our own, in the leader's place.

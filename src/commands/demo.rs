@@ -3,12 +3,12 @@
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, bail};
 use chrono::DateTime;
 use retrytoll_jobs::{Style, Window, Zone};
-use retrytoll_lake::{Clock, Flush};
 use tokio::runtime::Runtime;
 
 use super::run::{Instance, alerting, pipeline};
@@ -84,7 +84,7 @@ pub fn run(args: &DemoArgs, world: &mut World) -> anyhow::Result<Exit> {
         bail!("the demo has no topic")
     };
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    let stop = AtomicBool::new(false);
+    let stop = Arc::new(AtomicBool::new(false));
     let instance = Instance {
         until_end: true,
         ..Instance::default()
@@ -102,7 +102,9 @@ pub fn run(args: &DemoArgs, world: &mut World) -> anyhow::Result<Exit> {
         read.dead_letters,
         watch.elapsed().as_secs_f64()
     )?;
-    runtime.block_on(retire(&root.canonicalize()?, &kafka.group))?;
+    // The embedded broker ends with this process, so nothing follows what was read of it: everything
+    // is complete, and the alert rules are looked at up to the last event.
+    runtime.block_on(lake::retire(&root.canonicalize()?, &kafka.group, |_| true))?;
     write!(err, "looking at the alert rules over the day ... ")?;
     err.flush()?;
     let sent = runtime.block_on(alerting(&config, &kafka)?.run_to_end())?;
@@ -200,25 +202,6 @@ fn config(bootstrap: &str, root: &Path) -> anyhow::Result<Config> {
     let (config, more) = Config::of(&raw, Need::Kafka);
     mistakes.extend(more);
     Ok(Mistakes(mistakes).none_or(config)?)
-}
-
-/// The embedded broker ends with this process, so nothing follows what was read of it: everything
-/// is complete, and the alert rules are looked at up to the last event.
-async fn retire(root: &Path, group: &str) -> anyhow::Result<()> {
-    let clock = Clock::new(now_ms);
-    let table = lake::open_attempts(root, &clock).await?;
-    let mut writer = lake::open_writer(table, group, &clock).await?;
-    let mut positions = writer.state().positions();
-    writer.claim(&positions).await?;
-    for position in positions.values_mut() {
-        position.done = true;
-    }
-    let flush = Flush {
-        positions,
-        ..Flush::default()
-    };
-    writer.flush(&flush).await?;
-    Ok(())
 }
 
 /// What the lake says; gives what a command needs to ask about the same.

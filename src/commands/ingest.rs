@@ -194,9 +194,8 @@ impl Ingest {
 
     /// A lake without a topic has no leader that would tidy it; all rows are there without it.
     fn tidy(&self) {
-        let days = self.config.alerts.reproduce_days;
         let root = self.root.clone();
-        let mut maintenance = Maintenance::new(root, GROUP, self.clock.clone(), days);
+        let mut maintenance = Maintenance::new(root, GROUP, self.clock.clone(), &self.config);
         let tidied = self.runtime.block_on(async {
             maintenance.compact().await?;
             maintenance.keep_log().await

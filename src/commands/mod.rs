@@ -7,6 +7,7 @@ pub mod hash;
 pub mod ingest;
 pub mod init;
 pub mod lint;
+pub mod maintain;
 pub mod report;
 pub mod run;
 pub mod sql;

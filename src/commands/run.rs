@@ -176,7 +176,7 @@ pub fn pipeline(
     config: &Config,
     kafka: &Kafka,
     runtime: &Runtime,
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
     state: &Instance,
 ) -> anyhow::Result<(ReadCounts, WriteSummary)> {
     let root = lake::local_root(config)?;
@@ -186,8 +186,10 @@ pub fn pipeline(
     tracing::info!(source, partitions, lake = %root.display(), "reading");
     let source = SourceId(source.into());
     let table = runtime.block_on(lake::open_attempts(&root, &clock))?;
-    let writer = runtime.block_on(lake::open_writer(table, &kafka.group, &clock))?;
-    let letters = DeadLetterTopic::new(kafka.client(), kafka.dead_letter_topic.clone())?;
+    let mut writer = runtime.block_on(lake::open_writer(table, &kafka.group, &clock))?;
+    writer.give_up_when(Arc::clone(stop));
+    let mut letters = DeadLetterTopic::new(kafka.client(), kafka.dead_letter_topic.clone())?;
+    letters.give_up_when(Arc::clone(stop));
     let (outlet, inlet) = bounded(config.limits.batches_bytes);
     let (orders, ordered) = sync_channel(64);
     let mut stage = Stage::new(
@@ -202,8 +204,7 @@ pub fn pipeline(
     );
     stage.leading = Arc::clone(&state.leading);
     stage.health = Arc::clone(&state.health);
-    let days = config.alerts.reproduce_days;
-    let maintenance = Maintenance::new(root, &kafka.group, clock.clone(), days);
+    let maintenance = Maintenance::new(root, &kafka.group, clock.clone(), config);
     runtime.spawn(maintenance.run(Arc::clone(&state.leading)));
     let first_look = FirstLook::new(&tables, clock.now_ms());
     let mut reader = Reader::new(source, tables, lake::read_limits(config), outlet);

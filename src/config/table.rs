@@ -39,6 +39,10 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ("alerts", "What alerts say, and to whom."),
     ("pagerduty", "Whom `retrytoll alerts --to pagerduty` pages."),
     ("jobs", "The SQL jobs."),
+    (
+        "maintain",
+        "How often the leader of `run` looks after the lake's files.",
+    ),
 ];
 
 /// What an alert can tell.
@@ -333,6 +337,16 @@ pub const KEYS: &[Key] = &[
         "Rows that an hour of the table `rollup` has at most; of more, those with the fewest \
          attempts are put together under `other`.")
         .why("a report over a month reads them all"),
+
+    key("maintain", "log_every", time(SECOND, DAY), is("30s"),
+        "A checkpoint, and removal of old entries, of a log that has grown by 100 commits.")
+        .why("without checkpoints every start reads the whole log"),
+    key("maintain", "compact_every", time(SECOND, DAY), is("10m"),
+        "Small files of the open day, of closed hours and of closed days become fewer and sorted.")
+        .why("queries open every file, and each round writes files anew"),
+    key("maintain", "vacuum_every", time(SECOND, 30 * DAY), is("1d"),
+        "Files that no readable version of the lake needs are removed.")
+        .why("each round lists every file"),
 ];
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ pub struct Config {
     /// The key of PagerDuty's integration.
     pub pagerduty_routing_key: Option<Secret>,
     pub jobs: Jobs,
+    pub maintain: Maintain,
 }
 
 /// When rows are committed.
@@ -120,6 +121,14 @@ pub struct Jobs {
     pub rollup_rows: i64,
 }
 
+/// How often the leader looks after the lake's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Maintain {
+    pub log_every: Duration,
+    pub compact_every: Duration,
+    pub vacuum_every: Duration,
+}
+
 impl Alerts {
     /// The values that jobs are given for rules, by the parameter's name.
     #[must_use]
@@ -187,6 +196,11 @@ impl Config {
                 sql_dir: values.path("jobs.sql_dir"),
                 tick: values.duration("jobs.tick"),
                 rollup_rows: count(&values, "jobs.rollup_rows"),
+            },
+            maintain: Maintain {
+                log_every: values.duration("maintain.log_every"),
+                compact_every: values.duration("maintain.compact_every"),
+                vacuum_every: values.duration("maintain.vacuum_every"),
             },
         };
         (config, values.mistakes)

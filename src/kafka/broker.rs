@@ -1,13 +1,17 @@
 //! What only the broker knows: its cluster's id, and which offsets a partition has.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use rdkafka::client::ClientContext;
+use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::KafkaResult;
 use rdkafka::{Offset, TopicPartitionList};
 use retrytoll_core::step::Progress;
 
+use super::group_config;
 use crate::config::kafka::{Kafka, Start};
 use crate::exit::Stop;
 use crate::pipeline::Starts;
@@ -28,6 +32,10 @@ pub enum BrokerError {
         #[source]
         source: rdkafka::error::KafkaError,
     },
+    #[error(
+        "librdkafka refuses the [kafka] keys; correct kafka.session_timeout or kafka.properties"
+    )]
+    Refused(#[source] rdkafka::error::KafkaError),
     #[error("the topic `{topic}` is not there; create it, or correct kafka.topic")]
     NoTopic { topic: String },
     #[error("the cluster at {bootstrap} tells no id, so its records can't be told from others'")]
@@ -47,10 +55,10 @@ pub fn connect(kafka: &Kafka) -> Result<(TopicStarts, String, usize), BrokerErro
         bootstrap: kafka.bootstrap.clone(),
         source,
     };
-    let asker: BaseConsumer<Quiet> = kafka
-        .client()
+    let client = group_config(kafka);
+    let asker: BaseConsumer<Quiet> = client
         .create_with_context(Quiet)
-        .map_err(no_answer)?;
+        .map_err(BrokerError::Refused)?;
     let metadata = asker
         .fetch_metadata(Some(&kafka.topic), ANSWER_TIMEOUT)
         .map_err(no_answer)?;
@@ -75,7 +83,8 @@ pub fn connect(kafka: &Kafka) -> Result<(TopicStarts, String, usize), BrokerErro
         source.push_str(&format!("#{}", kafka.generation));
     }
     let starts = TopicStarts {
-        asker,
+        asker: RefCell::new(asker),
+        client,
         topic: kafka.topic.clone(),
         start: kafka.start,
         skip_lost: kafka.skip_lost_records,
@@ -86,7 +95,8 @@ pub fn connect(kafka: &Kafka) -> Result<(TopicStarts, String, usize), BrokerErro
 
 /// Where partitions of a topic start.
 pub struct TopicStarts {
-    asker: BaseConsumer<Quiet>,
+    asker: RefCell<BaseConsumer<Quiet>>,
+    client: ClientConfig,
     topic: String,
     start: Start,
     skip_lost: bool,
@@ -94,34 +104,27 @@ pub struct TopicStarts {
 }
 
 impl TopicStarts {
-    /// The least offset (inclusive) and the end (exclusive). The asker may not know of a partition
-    /// that was added, nor the broker of its leader yet: both are asked again for a while.
+    /// The least offset (inclusive) and the end (exclusive).
     pub fn ends(&self, partition: i32) -> anyhow::Result<(i64, i64)> {
-        let mut asked = 1;
-        loop {
-            let ends = self
-                .asker
-                .fetch_watermarks(&self.topic, partition, ANSWER_TIMEOUT);
-            if ends.is_ok() || asked == ASKED_MAX {
-                return ends.with_context(|| {
-                    format!(
-                        "the broker did not tell the ends of {}[{partition}]",
-                        self.topic
-                    )
-                });
-            }
-            asked += 1;
-            std::thread::park_timeout(ASK_AGAIN);
-            // What is asked for is what it leaves in the client's cache.
-            let _ = self.asker.fetch_metadata(Some(&self.topic), ANSWER_TIMEOUT);
-        }
+        self.asked(|asker| asker.fetch_watermarks(&self.topic, partition, ANSWER_TIMEOUT))
+            .with_context(|| {
+                let topic = &self.topic;
+                format!("the broker did not tell the ends of {topic}[{partition}]")
+            })
     }
 
     /// The first offset whose record is newer than the time given.
     fn offset_after(&self, partition: i32, ms: i64) -> anyhow::Result<Option<i64>> {
-        let mut question = TopicPartitionList::new();
-        question.add_partition_offset(&self.topic, partition, Offset::Offset(ms + 1))?;
-        let answer = self.asker.offsets_for_times(question, ANSWER_TIMEOUT)?;
+        let answer = self
+            .asked(|asker| {
+                let mut question = TopicPartitionList::new();
+                question.add_partition_offset(&self.topic, partition, Offset::Offset(ms + 1))?;
+                asker.offsets_for_times(question, ANSWER_TIMEOUT)
+            })
+            .with_context(|| {
+                let topic = &self.topic;
+                format!("the broker did not tell what of {topic}[{partition}] is newer than {ms}")
+            })?;
         let found = answer
             .find_partition(&self.topic, partition)
             .map(|it| it.offset());
@@ -129,6 +132,29 @@ impl TopicStarts {
             Some(Offset::Offset(offset)) => Some(offset),
             _ => None,
         })
+    }
+
+    /// The answer to a question about a partition. The asker may not know of a partition that was
+    /// added, nor the broker of its leader; or it knows a leader of before the broker died, and goes
+    /// by it for ever. So each time a new one asks, for a while.
+    fn asked<T>(
+        &self,
+        question: impl Fn(&BaseConsumer<Quiet>) -> KafkaResult<T>,
+    ) -> KafkaResult<T> {
+        let mut asked = 1;
+        loop {
+            let answer = question(&self.asker.borrow());
+            if answer.is_ok() || asked == ASKED_MAX {
+                return answer;
+            }
+            asked += 1;
+            std::thread::park_timeout(ASK_AGAIN);
+            if let Ok(fresh) = self.client.create_with_context::<_, BaseConsumer<_>>(Quiet) {
+                // What is asked for is what it leaves in the client's cache.
+                let _ = fresh.fetch_metadata(Some(&self.topic), ANSWER_TIMEOUT);
+                self.asker.replace(fresh);
+            }
+        }
     }
 }
 

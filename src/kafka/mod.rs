@@ -25,14 +25,28 @@ use crate::config::kafka::Kafka;
 /// Bytes that one fetch may ask for: small fetches are as fast as large, and bound memory.
 const FETCH_BYTES: usize = 2 << 20;
 
-/// The consumer's configuration.
-pub fn consumer_config(kafka: &Kafka, config: &Config) -> ClientConfig {
+/// librdkafka refuses a session that is longer than this, its default.
+const POLL_INTERVAL_MS: u128 = 300_000;
+
+/// A client of the group, as far as the user's properties must fit together.
+pub fn group_config(kafka: &Kafka) -> ClientConfig {
     let mut client = kafka.client();
-    let prefetch_kib = (config.limits.prefetch_bytes / 1024).max(1).to_string();
+    let session_ms = kafka.session_timeout.as_millis();
     client
         .set("group.id", &kafka.group)
-        .set("session.timeout.ms", kafka.session_timeout.as_millis().to_string())
-        .set("heartbeat.interval.ms", (kafka.session_timeout.as_millis() / 3).max(1).to_string())
+        .set("session.timeout.ms", session_ms.to_string())
+        .set("heartbeat.interval.ms", (session_ms / 3).max(1).to_string());
+    if client.get("max.poll.interval.ms").is_none() && session_ms > POLL_INTERVAL_MS {
+        client.set("max.poll.interval.ms", session_ms.to_string());
+    }
+    client
+}
+
+/// The consumer's configuration.
+pub fn consumer_config(kafka: &Kafka, config: &Config) -> ClientConfig {
+    let mut client = group_config(kafka);
+    let prefetch_kib = (config.limits.prefetch_bytes / 1024).max(1).to_string();
+    client
         .set("partition.assignment.strategy", "cooperative-sticky")
         .set("enable.auto.commit", "false")
         .set("enable.auto.offset.store", "false")

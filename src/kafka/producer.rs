@@ -1,5 +1,6 @@
 //! Messages that must be acknowledged: dead letters, alerts, the demo's events.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,8 +13,12 @@ use rdkafka::producer::{BaseRecord, Producer as _, ProducerContext, ThreadedProd
 
 use crate::dead_letter::DeadLetter;
 
-/// How long all acknowledgements may take.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long all acknowledgements may take: as long as a commit is tried.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(120);
+/// The same once the process is to end.
+const LAST_FLUSH_TIMEOUT: Duration = Duration::from_secs(4);
+/// A wait looks so often whether it is time to stop.
+const STOP_SEEN: Duration = Duration::from_millis(200);
 /// How long to wait before asking a full queue again.
 const QUEUE_WAIT: Duration = Duration::from_millis(5);
 
@@ -44,6 +49,8 @@ impl ProducerContext for Reports {
 pub struct Producer {
     inner: ThreadedProducer<Reports>,
     reports: Reports,
+    /// Set when the process is to end.
+    stop: Arc<AtomicBool>,
 }
 
 impl Producer {
@@ -56,7 +63,16 @@ impl Producer {
         let inner = client
             .create_with_context(reports.clone())
             .context("cannot make a producer")?;
-        Ok(Self { inner, reports })
+        Ok(Self {
+            inner,
+            reports,
+            stop: Arc::default(),
+        })
+    }
+
+    /// Once `stop` is set, acknowledgements are not waited for much longer.
+    pub fn give_up_when(&mut self, stop: Arc<AtomicBool>) {
+        self.stop = stop;
     }
 
     /// Queues a message; waits while the queue is full.
@@ -106,9 +122,17 @@ impl Producer {
 
     /// Waits for all answers; gives the messages that were refused.
     fn settle(&self) -> anyhow::Result<Vec<Refused>> {
-        self.inner
-            .flush(FLUSH_TIMEOUT)
-            .context("the broker did not acknowledge in time")?;
+        let (mut waited, mut stopped) = (Duration::ZERO, Duration::ZERO);
+        while let Err(error) = self.inner.flush(STOP_SEEN) {
+            waited += STOP_SEEN;
+            if self.stop.load(Ordering::Acquire) {
+                stopped += STOP_SEEN;
+            }
+            let is_late = error.rdkafka_error_code() == Some(RDKafkaErrorCode::OperationTimedOut);
+            if !is_late || waited >= FLUSH_TIMEOUT || stopped >= LAST_FLUSH_TIMEOUT {
+                return Err(error).context("the broker did not acknowledge in time");
+            }
+        }
         let refused = self.reports.refused.lock();
         Ok(refused
             .map(|mut refused| std::mem::take(&mut *refused))
@@ -128,6 +152,11 @@ impl DeadLetterTopic {
             producer: Producer::new(client)?,
             topic,
         })
+    }
+
+    /// As [`Producer::give_up_when`].
+    pub fn give_up_when(&mut self, stop: Arc<AtomicBool>) {
+        self.producer.give_up_when(stop);
     }
 
     /// Returns when all are acknowledged. A letter refused for its size, by us or by the broker,

@@ -16,7 +16,7 @@ use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{Offset, TopicPartitionList};
 use retrytoll_core::silence::Silence;
 use retrytoll_core::step::Progress;
-use retrytoll_lake::Clock;
+use retrytoll_lake::{Clock, Point};
 
 use crate::pipeline::{Closed, Fact, Order, Reader, SourceRecord, Term};
 
@@ -182,7 +182,7 @@ impl Source {
             }
             self.take_rebalances()?;
             self.silence.look(now_ms, self.is_paused);
-            if now_ms - handed_on_ms >= HAND_ON_MS {
+            if clock.since_ms(handed_on_ms) >= HAND_ON_MS {
                 self.hand_on(now_ms)?;
                 handed_on_ms = now_ms;
             }
@@ -208,6 +208,7 @@ impl Source {
             };
             match polled {
                 Ok(message) => {
+                    Point::Polled.pass();
                     let record = record_of(&message);
                     self.reader.record(&record, now_ms)?;
                 }

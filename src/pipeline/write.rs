@@ -15,7 +15,7 @@ use std::time::Duration;
 use retrytoll_core::batch::SourceId;
 use retrytoll_core::step::Progress;
 use retrytoll_lake::encode::{FileLimits, Versions, encode};
-use retrytoll_lake::{Clock, LakeError, Position, SourcePartition, Writer};
+use retrytoll_lake::{Clock, LakeError, Point, Position, SourcePartition, Writer};
 use tokio::runtime::Handle;
 
 use super::channel::{Closed, Inlet};
@@ -164,9 +164,8 @@ impl<S: Starts> Stage<S> {
                 Some(fact) => self.take(fact, inlet),
                 None => Ok(()),
             };
-            let now_ms = self.clock.now_ms();
             self.health.waits(self.pending.began_ms());
-            let result = result.and_then(|()| match ended || self.is_due(now_ms) {
+            let result = result.and_then(|()| match ended || self.is_due() {
                 true => self.flush(),
                 false => Ok(()),
             });
@@ -302,6 +301,7 @@ impl<S: Starts> Stage<S> {
         self.committed_ms = self.clock.now_ms();
         self.summary.commits += 1;
         self.look_who_leads();
+        Point::Claimed.pass();
         self.order(Order::Read {
             term: term.number,
             positions: read,
@@ -336,7 +336,7 @@ impl<S: Starts> Stage<S> {
         self.leading.store(owns_least, Ordering::Release);
     }
 
-    fn is_due(&self, now_ms: i64) -> bool {
+    fn is_due(&self) -> bool {
         if self.void {
             return false;
         }
@@ -347,11 +347,12 @@ impl<S: Starts> Stage<S> {
                     true => settings.interval_ms,
                     false => settings.interval_behind_ms,
                 };
-                now_ms - began_ms >= interval || self.pending.bytes() >= settings.flush_bytes
+                self.clock.since_ms(began_ms) >= interval
+                    || self.pending.bytes() >= settings.flush_bytes
             }
             None => {
                 self.pending.has_positions()
-                    && now_ms - self.committed_ms >= settings.position_interval_ms
+                    && self.clock.since_ms(self.committed_ms) >= settings.position_interval_ms
             }
         }
     }
@@ -365,9 +366,11 @@ impl<S: Starts> Stage<S> {
         let mut pending = std::mem::replace(&mut self.pending, fresh);
         let letters = std::mem::take(&mut pending.dead_letters);
         self.deliver(&letters)?;
+        Point::DeadLetters.pass();
         let now_ms = self.clock.now_ms();
         let rows = pending.rows;
         let flush = pending.finish(now_ms)?;
+        Point::Files.pass();
         let committed = self.runtime.block_on(self.writer.flush(&flush))?;
         self.committed_ms = self.clock.now_ms();
         self.health.committed(self.committed_ms);
@@ -388,6 +391,7 @@ impl<S: Starts> Stage<S> {
             took_ms = self.committed_ms - now_ms,
             "committed"
         );
+        Point::Committed.pass();
         let advice = flush
             .positions
             .iter()
@@ -418,7 +422,8 @@ impl<S: Starts> Stage<S> {
     /// Another writer holds what we thought ours: drop everything, begin again at a claim.
     fn fenced(&mut self, error: &LakeError) -> Result<(), WriteError> {
         let now_ms = self.clock.now_ms();
-        self.fences_ms.retain(|at| now_ms - at < FENCE_WINDOW_MS);
+        self.fences_ms
+            .retain(|at| self.clock.since_ms(*at) < FENCE_WINDOW_MS);
         self.fences_ms.push(now_ms);
         let by = error.to_string();
         if self.fences_ms.len() >= FENCES_MAX {

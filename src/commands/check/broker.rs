@@ -10,6 +10,7 @@ use rdkafka::types::RDKafkaErrorCode;
 
 use super::Finding;
 use crate::config::Kafka;
+use crate::kafka::group_config;
 
 /// How long the broker may take for each answer.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -53,7 +54,7 @@ impl ConsumerContext for LastReason {}
 /// The broker, and each topic that `run` uses; that of the breaker only where a budget is set.
 pub(super) fn look(kafka: &Kafka, has_budget: bool, timeout: Duration) -> Vec<Finding> {
     let bootstrap = &kafka.bootstrap;
-    let mut client = kafka.client();
+    let mut client = group_config(kafka);
     client
         .set("allow.auto.create.topics", "false")
         .set_log_level(RDKafkaLogLevel::Error);

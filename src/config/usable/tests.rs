@@ -139,6 +139,14 @@ fn assert_defaults(config: &Config, lake: &str) {
             rollup_rows: 20_000,
         }
     );
+    assert_eq!(
+        config.maintain,
+        Maintain {
+            log_every: 30 * S,
+            compact_every: 600 * S,
+            vacuum_every: 86_400 * S,
+        }
+    );
 }
 
 #[test]
