@@ -62,15 +62,16 @@ def delete_records(topic, partition, before):
 
 
 def produce(topic, records, **config):
-    """Sends [(partition, payload or None)] and returns when the broker has acknowledged all."""
+    """Sends [(partition, payload or None)], or with a timestamp in ms as third, and returns when the broker
+    has acknowledged all."""
     failed = []
     given = {name.replace("_", "."): value for name, value in config.items()}
     producer = Producer({"bootstrap.servers": bootstrap(), "linger.ms": 5} | given)
     told = lambda error, _: failed.append(error) if error else None
-    for partition, value in records:
+    for partition, value, *when in records:
         while True:
             try:
-                producer.produce(topic, value, partition=partition, on_delivery=told)
+                producer.produce(topic, value, partition=partition, timestamp=when[0] if when else 0, on_delivery=told)
                 break
             except BufferError:
                 producer.poll(0.1)

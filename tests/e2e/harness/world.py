@@ -26,17 +26,22 @@ ROW = """source_partition, source_offset, request_id, attempt, model, decision, 
          cost_confirmed::TEXT, cost_ceiling::TEXT"""
 
 
+def faulty():
+    """The program with faults at named points (tests/faults), built beside the other."""
+    return str(pathlib.Path(os.environ["RETRYTOLL_BIN"]).parent / "examples/retrytoll-faults")
+
+
 class Toll:
     """A retrytoll process; its log and its results are read from files."""
 
-    def __init__(self, folder, name, args, env):
+    def __init__(self, folder, name, args, env, program=None, stdin=None):
         self.name, self.err, self.out = name, folder / f"{name}.err", folder / f"{name}.out"
         # RETRYTOLL_BIN and its like would be taken for keys of the configuration.
         clean = {k: v for k, v in os.environ.items() if not k.startswith("RETRYTOLL_")}
         with open(self.err, "wb") as err, open(self.out, "wb") as out:
             self.process = subprocess.Popen(
-                [os.environ["RETRYTOLL_BIN"], *map(str, args)], cwd=folder, env=clean | env, stderr=err,
-                stdin=subprocess.DEVNULL, stdout=out)
+                [program or os.environ["RETRYTOLL_BIN"], *map(str, args)], cwd=folder, env=clean | env, stderr=err,
+                stdin=stdin or subprocess.DEVNULL, stdout=out)
 
     def text(self):
         return self.err.read_text(errors="replace")
@@ -45,26 +50,28 @@ class Toll:
         """The whole lines of its results."""
         return self.out.read_text().split("\n")[:-1]
 
+    def entries(self, word):
+        """The log's entries with this word, but those that its death, or our look, cut short."""
+        for line in self.text().splitlines():
+            if word in line and line.startswith("{"):
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    pass
+
     def told(self, message):
         """The log's entries with this message."""
-        found = []
-        for line in self.text().splitlines():
-            if message in line and line.startswith("{") and line.endswith("}"):
-                entry = json.loads(line)
-                found += [entry] if entry.get("message") == message else []
-        return found
+        return [entry for entry in self.entries(message) if entry.get("message") == message]
 
     def owned(self):
         """The partitions that it holds, by what it told."""
         held = set()
-        for line in self.text().splitlines():
-            if line.startswith("{") and line.endswith("}"):
-                entry = json.loads(line)
-                numbers = set(map(int, re.findall(r"\d+", str(entry.get("partitions", "")))))
-                if entry.get("message") == "assigned":
-                    held |= numbers
-                elif entry.get("message") == "revoked":
-                    held -= numbers
+        for entry in self.entries("partitions"):
+            numbers = set(map(int, re.findall(r"\d+", str(entry.get("partitions", "")))))
+            if entry.get("message") == "assigned":
+                held |= numbers
+            elif entry.get("message") == "revoked":
+                held -= numbers
         return held
 
     def claimed(self, count):
@@ -77,6 +84,16 @@ class Toll:
         code = self.process.poll()
         assert code is None, f"{self.name} ended with {code}: {self.text()[-2000:]}"
         return True
+
+    def peak_bytes(self):
+        """The most memory it ever held."""
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024
+
+    def processor_seconds(self):
+        """User and system time of all its threads so far."""
+        words = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
     def send(self, number):
         self.process.send_signal(number)
@@ -116,18 +133,20 @@ class World:
             broker.create(name, count, settings)
         return topic
 
-    def start(self, *args, env=None):
-        toll = Toll(self.folder, f"retrytoll-{len(self.processes)}", args, env or {})
+    def start(self, *args, env=None, input=None):
+        """With FAULTS in `env` it is the program that has them; `input` is its stdin."""
+        program = faulty() if "FAULTS" in (env or {}) else None
+        toll = Toll(self.folder, f"retrytoll-{len(self.processes)}", args, env or {}, program, input)
         self.processes.append(toll)
         return toll
 
-    def run(self, topic, *flags, env=None, lake=None, **settings):
+    def run(self, topic, *flags, env=None, lake=None, bootstrap=None, **settings):
         """`retrytoll run`; flush__interval="1s" sets flush.interval."""
         given = QUICK | {"kafka.group": f"{topic}-group"} | {k.replace("__", "."): v for k, v in settings.items()}
         if "flush__interval_behind" not in settings:  # it must not be shorter
             given["flush.interval_behind"] = given["flush.interval"]
         sets = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
-        return self.start("run", "--bootstrap", broker.bootstrap(), "--topic", topic, "--lake", lake or self.lake,
+        return self.start("run", "--bootstrap", bootstrap or broker.bootstrap(), "--topic", topic, "--lake", lake or self.lake,
                           *flags, *sets, env=env)
 
     def read_all(self, topic, **settings):
@@ -181,6 +200,14 @@ class World:
             if txn["appId"].startswith(f"retrytoll/{field}/{partition}/") and txn["appId"].endswith(f"/{topic}"):
                 found = txn["version"]
         return found
+
+    def committed(self, topic):
+        """The sum of every partition's `next`."""
+        found = {}
+        for _, txn in self.actions("txn"):
+            if txn["appId"].startswith("retrytoll/next/") and txn["appId"].endswith(f"/{topic}"):
+                found[txn["appId"]] = txn["version"]
+        return sum(found.values())
 
     def letters(self, topic):
         """Dead letters: [(key, body)]."""
