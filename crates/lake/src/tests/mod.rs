@@ -8,6 +8,7 @@ mod fence;
 mod maintenance;
 mod outcomes;
 mod schema;
+mod simulation;
 mod store;
 
 use std::collections::BTreeMap;
