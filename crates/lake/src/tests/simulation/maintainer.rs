@@ -9,12 +9,13 @@ use std::collections::BTreeSet;
 use super::RETRY;
 use super::mutant::Mutant;
 use super::stage::Env;
-use crate::replay::load_files;
-use crate::{DataFile, LakeError, Replacement, Writer};
+use crate::replay::{Files, load_files};
+use crate::{DataFile, LakeError, Replaced, Replacement, Writer};
 
 /// Works while its process leads, until that ends. What fails is tried again.
 pub async fn run(env: Env) {
     let mut writer = None;
+    let mut first = None;
     let mut files = 0;
     loop {
         env.turn().await;
@@ -24,7 +25,7 @@ pub async fn run(env: Env) {
         }
         files += 1;
         let path = format!("{}-merged-{files}.parquet", env.name);
-        if let Err(error) = compact(&env, &mut writer, path).await {
+        if let Err(error) = compact(&env, &mut writer, &mut first, path).await {
             env.outside
                 .enter()
                 .tell(|| format!("{} does not compact: {error}", env.name));
@@ -43,7 +44,12 @@ pub async fn run(env: Env) {
     }
 }
 
-async fn compact(env: &Env, writer: &mut Option<Writer>, path: String) -> Result<(), LakeError> {
+async fn compact(
+    env: &Env,
+    writer: &mut Option<Writer>,
+    first: &mut Option<Files>,
+    path: String,
+) -> Result<(), LakeError> {
     let table = env.table().await?;
     let seen = load_files(&table, table.check().await?.version).await?;
     if seen.live.len() < 3 {
@@ -60,21 +66,28 @@ async fn compact(env: &Env, writer: &mut Option<Writer>, path: String) -> Result
         return Err(LakeError::NotLeader);
     };
     let version = writer.confirm().await?.version;
-    let files = match env.is(Mutant::CompactsOldFiles) {
-        true => seen,
-        false => load_files(writer.table(), version).await?,
-    };
+    let mut files = load_files(writer.table(), version).await?;
+    let first = first.get_or_insert_with(|| files.clone());
+    if env.is(Mutant::CompactsOldFiles) {
+        files = first.clone();
+    }
     let live: Vec<_> = files.live.into_values().collect();
-    let (first, most) = {
+    let (skipped, most) = {
         let luck = &mut env.outside.enter().luck;
         (luck.usize(0..live.len()), luck.usize(2..5))
     };
-    let removes: Vec<_> = live.into_iter().skip(first).take(most).collect();
+    let removes: Vec<_> = live.into_iter().skip(skipped).take(most).collect();
     env.turn().await;
     let rows = {
         let mut world = env.outside.enter();
-        let rows = removes.iter().flat_map(|it| world.files[&it.path].clone());
-        let rows: BTreeSet<_> = rows.collect();
+        let mut rows = BTreeSet::new();
+        for remove in &removes {
+            let Some(of_file) = world.files.get(&remove.path) else {
+                let gone = format!("{} was vacuumed", remove.path);
+                return Err(LakeError::data(format!("read {}", remove.path), gone));
+            };
+            rows.extend(of_file);
+        }
         world.write_file(&path, rows.iter().copied().collect());
         rows.len() as u64
     };
@@ -90,5 +103,10 @@ async fn compact(env: &Env, writer: &mut Option<Writer>, path: String) -> Result
         }],
         ..Replacement::default()
     };
-    writer.replace(&replacement).await.map(drop)
+    let saw = match writer.replace(&replacement).await? {
+        Replaced::Committed(_) => "files compacted",
+        Replaced::PlanAgain(_) => "a compaction planned again",
+    };
+    env.outside.enter().saw(saw);
+    Ok(())
 }

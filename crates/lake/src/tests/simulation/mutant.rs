@@ -23,7 +23,7 @@ pub enum Mutant {
     KeepsAfterFence,
     /// Reads from where it thought a partition stands, not from what its claim found.
     BelievesItsBase,
-    /// Compacts files that it saw before it took the leader's place.
+    /// Plans a compaction by what it saw when it began to lead.
     CompactsOldFiles,
 }
 

@@ -17,6 +17,8 @@ pub struct Plan {
     pub limits: StateLimits,
     /// Events in a batch.
     pub batch_max: usize,
+    /// Rows that make a flush large enough.
+    pub flush_rows: usize,
     pub interval_ms: i64,
     pub interval_behind_ms: i64,
     pub position_interval_ms: i64,
@@ -27,12 +29,14 @@ pub struct Plan {
     pub maintain: u32,
     pub serve: u32,
     pub time: u32,
-    pub rebalance: u32,
+    pub assign: u32,
+    pub revoke: u32,
     pub kick: u32,
     pub crash: u32,
     pub freeze: u32,
     pub stop: u32,
-    pub keep_log: u32,
+    /// Once in a run at most, after which so many steps.
+    pub keep_log: Option<u32>,
     /// Percentages: of requests that are not served at once, of those that go wrong, of dead
     /// letters that are refused, of times that leap.
     pub slow_put: u32,
@@ -40,6 +44,8 @@ pub struct Plan {
     pub fault: u32,
     pub refused_letter: u32,
     pub leap: u32,
+    /// How often one that was thrown out finds that, when it polls.
+    pub finds_out: u32,
 }
 
 impl Plan {
@@ -54,13 +60,16 @@ impl Plan {
             replay_max: one(luck, &[6, 30, 2_000_000]),
             seen_max: 1_000_000,
         };
+        let slots = luck.usize(1..=4);
+        let steps = slots as u32 * one(luck, &[80, 160, 320]);
         Self {
             partitions: luck.i32(1..=4),
-            slots: luck.usize(1..=4),
-            steps: one(luck, &[150, 300, 500]),
+            slots,
+            steps,
             records: luck.u32(10..=120),
             limits,
             batch_max: one(luck, &[2, 6, 40]),
+            flush_rows: one(luck, &[2, 6, 20]),
             interval_ms: one(luck, &[200, 1_500, 5_000]),
             interval_behind_ms: one(luck, &[400, 6_000]),
             position_interval_ms: one(luck, &[500, 3_000]),
@@ -70,17 +79,19 @@ impl Plan {
             maintain: one(luck, &[0, 2, 6]),
             serve: one(luck, &[8, 16, 32]),
             time: 8,
-            rebalance: one(luck, &[1, 4, 10]),
+            assign: 8,
+            revoke: one(luck, &[0, 1, 4]),
             kick: one(luck, &[0, 1, 4]),
             crash: one(luck, &[0, 1, 4]),
             freeze: one(luck, &[0, 1, 4]),
-            stop: one(luck, &[0, 1]),
-            keep_log: u32::from(luck.u32(0..40) == 0),
+            stop: luck.u32(0..2),
+            keep_log: (luck.u32(0..12) == 0).then(|| luck.u32(0..steps)),
             slow_put: one(luck, &[10, 50, 90]),
-            slow_read: one(luck, &[0, 2, 10]),
+            slow_read: one(luck, &[0, 1, 4]),
             fault: one(luck, &[0, 10, 40]),
             refused_letter: one(luck, &[0, 0, 5, 30]),
             leap: one(luck, &[0, 3, 15]),
+            finds_out: one(luck, &[2, 10, 50]),
         }
     }
 }

@@ -65,7 +65,7 @@ impl Process {
 
     pub fn read(&mut self, group: &mut Group) {
         let mut world = self.env.outside.enter();
-        if group.is_stray(self.number) && (world.is_calm || world.chance(20)) {
+        if group.is_stray(self.number) && (world.is_calm || world.chance(self.env.plan.finds_out)) {
             world.tell(|| format!("{} finds that it was thrown out", self.name));
             group.find_back(self.number, self.reader.assigned());
         }

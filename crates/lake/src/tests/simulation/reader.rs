@@ -161,7 +161,7 @@ impl Reader {
         if self.has_ended {
             return;
         }
-        self.obey();
+        self.obey(world);
         self.take_rebalances(told);
         self.silence.look(now_ms, self.is_paused);
         if stops {
@@ -179,21 +179,24 @@ impl Reader {
         }
     }
 
-    fn obey(&mut self) {
+    fn obey(&mut self, world: &mut World) {
         loop {
             let order = self.between.borrow_mut().orders.pop_front();
             match order {
-                Some(Order::Read { term, positions }) => self.begin(term, &positions),
+                Some(Order::Read { term, positions }) => self.begin(term, &positions, world),
                 Some(Order::Restart) => self.restart(),
                 None => return,
             }
         }
     }
 
-    fn begin(&mut self, term: u64, positions: &[(i32, Progress)]) {
+    fn begin(&mut self, term: u64, positions: &[(i32, Progress)], world: &mut World) {
         for &(partition, mut from) in positions {
             let is_current = self.assigned.get(&partition) == Some(&term);
             let is_ours = self.assigned.contains_key(&partition);
+            if !is_current && is_ours {
+                world.saw("an answer to an earlier term");
+            }
             if !is_current && !(is_ours && self.mutant == Some(Mutant::ObeysOldTerms)) {
                 continue;
             }

@@ -1,9 +1,10 @@
 //! seed → steps, one of them at a time, until the plan is through → calm → everything is there.
 
 use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
-use futures::executor::block_on;
+use tokio::runtime::Runtime;
 
 use super::group::Group;
 use super::mutant::Mutant;
@@ -11,10 +12,12 @@ use super::plan::Plan;
 use super::process::Process;
 use super::stage::Ended;
 use super::store::Gate;
-use super::world::Outside;
-use super::{MINUTE_MS, NOW_MS, RETRY, p, spec, url};
+use super::world::{Outside, Seen};
+use super::{DAY_MS, MINUTE_MS, NOW_MS, RETRY, p, spec, url};
+use crate::maintain::{VacuumLimits, checkpoint, clean_log, vacuum};
 use crate::replay::load_files;
-use crate::{Clock, LakeError, Table};
+use crate::table::LOG_KEPT_MS;
+use crate::{LakeError, Member, Table, Writer, WriterLimits};
 
 /// Rounds within which all must be quiet once nothing goes wrong any more.
 const CALM_ROUNDS_MAX: u32 = 3_000;
@@ -25,6 +28,7 @@ pub struct Run {
     pub entries: u64,
     /// Which step broke what.
     pub broken: Option<(u64, String)>,
+    pub seen: Seen,
     pub told: Vec<String>,
 }
 
@@ -36,7 +40,8 @@ enum Step {
     Maintain,
     Serve,
     Pass,
-    Rebalance,
+    Assign,
+    Revoke,
     ThrowOut,
     Crash,
     Freeze,
@@ -74,14 +79,18 @@ pub fn run(seed: u64, mutant: Option<Mutant>, is_told: bool) -> Run {
         steps: simulation.steps,
         entries: world.audit.entries,
         broken,
+        seen: world.seen.clone(),
         told: world.told(),
     }
 }
 
 impl Simulation {
     fn work(&mut self) -> Result<(), String> {
-        for _ in 0..self.plan.steps {
-            let step = self.next();
+        for number in 0..self.plan.steps {
+            let step = match self.plan.keep_log {
+                Some(at) if at == number => Step::KeepLog,
+                _ => self.next(),
+            };
             self.step(step)?;
         }
         self.calm_down()?;
@@ -97,12 +106,12 @@ impl Simulation {
             (plan.maintain, Step::Maintain),
             (plan.serve, Step::Serve),
             (plan.time, Step::Pass),
-            (plan.rebalance, Step::Rebalance),
+            (plan.assign, Step::Assign),
+            (plan.revoke, Step::Revoke),
             (plan.kick, Step::ThrowOut),
             (plan.crash, Step::Crash),
             (plan.freeze, Step::Freeze),
             (plan.stop, Step::Stop),
-            (plan.keep_log, Step::KeepLog),
         ];
         let sum = weights.iter().map(|(weight, _)| weight).sum();
         let mut at = self.outside.enter().luck.u32(0..sum);
@@ -125,7 +134,8 @@ impl Simulation {
             Step::Maintain => self.maintain(slot),
             Step::Serve => self.outside.enter().serve(),
             Step::Pass => self.pass(),
-            Step::Rebalance => self.rebalance(),
+            Step::Assign => self.group.assign(&mut self.outside.enter().luck),
+            Step::Revoke => self.group.revoke_one(&mut self.outside.enter().luck),
             Step::ThrowOut => self.throw_out(),
             Step::Crash => self.crash(slot),
             Step::Freeze => self.freeze(slot),
@@ -134,7 +144,7 @@ impl Simulation {
                     process.stops = true;
                 }
             }
-            Step::KeepLog => {}
+            Step::KeepLog => self.keep_log()?,
         }
         match self.outside.enter().audit.broken.take() {
             Some(why) => Err(why),
@@ -207,11 +217,19 @@ impl Simulation {
             self.group.leave(number);
         }
         self.slots[slot] = None;
-        match ended {
-            Ok(()) | Err(Ended::Letters | Ended::Fenced) => Ok(()),
-            Err(Ended::Lake(error)) if is_the_stores(&error) => Ok(()),
-            Err(Ended::Lake(error)) => Err(format!("{name} ends: {error}")),
-        }
+        let saw = match ended {
+            Ok(()) => "a process that stopped in order",
+            Err(Ended::Letters) => return Ok(()),
+            Err(Ended::Fenced) => "a process that was fenced three times",
+            Err(Ended::Lake(LakeError::Unavailable { .. })) => "a store that did not answer",
+            // A checkpoint that the store does not hand over is told as bad data.
+            Err(Ended::Lake(
+                LakeError::Store { .. } | LakeError::Delta { .. } | LakeError::Data { .. },
+            )) => "a log that could not be read",
+            Err(Ended::Lake(error)) => return Err(format!("{name} ends: {error}")),
+        };
+        self.outside.enter().saw(saw);
+        Ok(())
     }
 
     /// Mostly a moment, at times so long that something is too old.
@@ -219,7 +237,7 @@ impl Simulation {
         let mut world = self.outside.enter();
         let leaps = world.chance(self.plan.leap);
         let ms = match (leaps, world.luck.u32(0..4)) {
-            (false, _) => world.luck.i64(0..600),
+            (false, _) => world.luck.i64(0..1_500),
             (true, 0) => 70_000,
             (true, 1) => 11 * MINUTE_MS,
             (true, 2) => 61 * MINUTE_MS,
@@ -229,20 +247,58 @@ impl Simulation {
         world.tell(|| format!("{ms} ms pass"));
     }
 
-    fn rebalance(&mut self) {
-        let mut world = self.outside.enter();
-        if world.chance(30) {
-            self.group.revoke_one(&mut world.luck);
-        } else {
-            self.group.assign(&mut world.luck);
-        }
-    }
-
     fn throw_out(&mut self) {
         let mut world = self.outside.enter();
         if let Some(process) = self.group.throw_out(&mut world.luck) {
             world.tell(|| format!("process {process} is thrown out"));
         }
+    }
+
+    /// A week and a day pass, in which every request got its answer. A checkpoint is written, the
+    /// entries before it are cleaned up, and so are files that nothing needs.
+    fn keep_log(&mut self) -> Result<(), String> {
+        let mut world = self.outside.enter();
+        world.settle_all();
+        world.pass(8 * DAY_MS);
+        let now_ms = world.now_ms();
+        drop(world);
+        let kept = runtime().block_on(async {
+            let table = self.table().await?;
+            let head = table.check().await?.version;
+            checkpoint(&table, head).await?;
+            let removed = clean_log(&table, head, now_ms - LOG_KEPT_MS).await?;
+            let member = Member {
+                group: "g".into(),
+                name: "keeper".into(),
+            };
+            let clock = self.outside.clock(0);
+            let mut writer = Writer::open(table, member, clock, WriterLimits::default()).await?;
+            writer.claim_leader().await?;
+            let files = vacuum(&mut writer, VacuumLimits::default(), now_ms, false)
+                .await?
+                .files;
+            Ok::<_, LakeError>((removed, files.len()))
+        });
+        let (removed, files) = kept.map_err(|error| format!("log clean-up: {error}"))?;
+        let mut world = self.outside.enter();
+        world.tell(|| format!("a checkpoint, {removed} entries and {files} files removed"));
+        if files > 0 {
+            world.saw("files vacuumed");
+        }
+        if removed > 0 {
+            world.saw("entries cleaned up");
+        }
+        Ok(())
+    }
+
+    /// The table, served at once.
+    async fn table(&self) -> Result<Table, LakeError> {
+        let gate = Gate {
+            outside: self.outside.clone(),
+            process: None,
+        };
+        let clock = self.outside.clock(0);
+        Table::open_on(Arc::new(gate), &url(), spec(), &clock, RETRY).await
     }
 
     /// Killed: its stages are gone, what it has sent is not, and the group waits for it.
@@ -323,14 +379,8 @@ impl Simulation {
 
     /// What a reader of the table finds is what was judged, entry by entry.
     fn look_again(&self) -> Result<(), String> {
-        let clock: Clock = self.outside.clock(0);
-        let gate = Gate {
-            outside: self.outside.clone(),
-            process: None,
-        };
-        let found = block_on(async {
-            let table =
-                Table::open_on(std::sync::Arc::new(gate), &url(), spec(), &clock, RETRY).await?;
+        let found = runtime().block_on(async {
+            let table = self.table().await?;
             let state = table.check().await?;
             let files = load_files(&table, state.version).await?;
             Ok::<_, LakeError>((state, files))
@@ -378,10 +428,8 @@ impl Simulation {
     }
 }
 
-/// The store did not serve: a process ends over that, and starts again.
-fn is_the_stores(error: &LakeError) -> bool {
-    matches!(
-        error,
-        LakeError::Unavailable { .. } | LakeError::Store { .. } | LakeError::Delta { .. }
-    )
+/// For what the Delta crate runs on threads of its own: nothing else goes on meanwhile.
+fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| Runtime::new().unwrap())
 }

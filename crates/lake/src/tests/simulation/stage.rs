@@ -24,8 +24,6 @@ use crate::{RetryLimits, WriterLimits};
 
 const FENCES_MAX: usize = 3;
 const FENCE_WINDOW_MS: i64 = 60_000;
-/// Rows that make a flush large enough.
-const FLUSH_ROWS: usize = 12;
 
 /// Why a process ended before its time.
 #[derive(Debug)]
@@ -273,6 +271,10 @@ impl Stage {
             .iter()
             .any(|it| self.pending.with_rows.contains(it));
         if has_rows && !self.env.is(Mutant::ForgetsRevoked) {
+            self.env
+                .outside
+                .enter()
+                .saw("revoked with rows in the flush");
             self.writer.begin_flush(&self.pending.with_rows)?;
         }
         self.writer.revoke(&partitions);
@@ -307,7 +309,7 @@ impl Stage {
                     true => plan.interval_ms,
                     false => plan.interval_behind_ms,
                 };
-                now_ms - began_ms >= interval || self.pending.rows.len() >= FLUSH_ROWS
+                now_ms - began_ms >= interval || self.pending.rows.len() >= plan.flush_rows
             }
             None => positions,
         }
@@ -401,6 +403,7 @@ impl Stage {
             self.env.turn().await;
             let mut world = self.env.outside.enter();
             if world.chance(self.env.plan.refused_letter) && !world.is_calm {
+                world.saw("a dead letter refused");
                 return Err(Ended::Letters);
             }
             world.audit.acknowledge(partition, offset);
@@ -413,11 +416,15 @@ impl Stage {
         let now_ms = self.env.clock.now_ms();
         self.fences_ms.retain(|at| now_ms - at < FENCE_WINDOW_MS);
         self.fences_ms.push(now_ms);
+        let mut world = self.env.outside.enter();
         let name = &self.env.name;
-        self.env
-            .outside
-            .enter()
-            .tell(|| format!("{name} begins anew: {error}"));
+        world.tell(|| format!("{name} begins anew: {error}"));
+        world.saw(match error {
+            LakeError::FlushTooOld { .. } => "a flush too old",
+            LakeError::BaseLost { .. } => "a base that was cleaned up",
+            _ => "a fence",
+        });
+        drop(world);
         if self.fences_ms.len() >= FENCES_MAX {
             return Err(Ended::Fenced);
         }

@@ -83,6 +83,11 @@ impl Store {
         (self.slow_put, self.slow_read, self.fault) = (0, 0, 0);
     }
 
+    /// An object that is put without a request.
+    pub fn insert(&mut self, path: Path, bytes: Bytes, now_ms: i64) {
+        self.objects.insert(path, (bytes, now_ms));
+    }
+
     /// Nothing is in flight.
     pub fn is_idle(&self) -> bool {
         self.requests.values().all(|it| it.answer.is_some())
@@ -155,11 +160,20 @@ impl World {
                 self.tell(|| format!("#{id} is lost"));
             } else {
                 self.tell(|| format!("#{id} lands, nobody waits for it"));
-                let _ = self.land(&request.ask);
+                if self.land(&request.ask).is_ok() {
+                    self.saw("a put that landed after its sender was gone or gave up on it");
+                }
             }
             return;
         }
         self.store.requests.insert(id, request);
+    }
+
+    /// Time passes in which every request meets its fate: none is on its way for days.
+    pub fn settle_all(&mut self) {
+        while !self.store.is_idle() {
+            self.serve();
+        }
     }
 
     fn meet_fate(&mut self, id: u64, request: &mut Request) {
@@ -172,7 +186,9 @@ impl World {
             }
             (true, 1) => {
                 self.tell(|| format!("#{id} lands, its answer is lost"));
-                let _ = self.land(&request.ask);
+                if self.land(&request.ask).is_ok() && matches!(request.ask, Ask::Put { .. }) {
+                    self.saw("a commit whose answer was lost");
+                }
                 request.answer = Some(Err(Refusal::Broken));
             }
             (true, _) => {
@@ -371,7 +387,10 @@ impl ObjectStore for Gate {
     ) -> BoxStream<'static, Result<Path>> {
         let outside = self.outside.clone();
         let remove = move |path: Path| {
-            outside.enter().store.objects.remove(&path);
+            let mut world = outside.enter();
+            world.store.objects.remove(&path);
+            world.files.remove(path.as_ref());
+            drop(world);
             path
         };
         locations.map_ok(remove).boxed()

@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use bytes::Bytes;
+use object_store::path::Path;
+
 use super::audit::Audit;
 use super::log::Logs;
 use super::plan::Plan;
@@ -13,6 +16,9 @@ use crate::Clock;
 
 /// Partition, offset, place within the record.
 pub type Row = (i32, i64, i32);
+
+/// Rare events, counted.
+pub type Seen = BTreeMap<&'static str, u64>;
 
 /// Steps that are told of a run that broke.
 const TOLD_MAX: usize = 160;
@@ -26,6 +32,8 @@ pub struct World {
     pub audit: Audit,
     /// Nothing goes wrong any more.
     pub is_calm: bool,
+    /// How often something rare came to pass.
+    pub seen: Seen,
     now: Arc<AtomicI64>,
     /// The last steps, where they are wanted.
     told: Option<VecDeque<String>>,
@@ -55,6 +63,11 @@ impl World {
         self.told.iter().flatten().cloned().collect()
     }
 
+    /// Counts what a run must not go without.
+    pub fn saw(&mut self, what: &'static str) {
+        *self.seen.entry(what).or_default() += 1;
+    }
+
     /// True in `percent` of all cases.
     pub fn chance(&mut self, percent: u32) -> bool {
         self.luck.u32(0..100) < percent
@@ -64,6 +77,8 @@ impl World {
     pub fn write_file(&mut self, path: &str, rows: Vec<Row>) {
         self.tell(|| format!("file {path} has {} rows", rows.len()));
         self.files.insert(path.to_owned(), rows);
+        self.store
+            .insert(Path::from(path), Bytes::from_static(b"1"), self.now_ms());
     }
 }
 
@@ -81,6 +96,7 @@ impl Outside {
             files: BTreeMap::new(),
             audit: Audit::default(),
             is_calm: false,
+            seen: Seen::new(),
             now: Arc::new(AtomicI64::new(super::NOW_MS)),
             told: is_told.then(VecDeque::new),
         };
