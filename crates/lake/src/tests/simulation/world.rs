@@ -1,7 +1,7 @@
 //! What lies outside of every process: the time, the broker's logs, the object store, and what
 //! has been committed, sent and seen there. Processes come and go, this stays.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -20,9 +20,6 @@ pub type Row = (i32, i64, i32);
 /// Rare events, counted.
 pub type Seen = BTreeMap<&'static str, u64>;
 
-/// Steps that are told of a run that broke.
-const TOLD_MAX: usize = 160;
-
 pub struct World {
     pub luck: fastrand::Rng,
     pub logs: Logs,
@@ -35,8 +32,8 @@ pub struct World {
     /// How often something rare came to pass.
     pub seen: Seen,
     now: Arc<AtomicI64>,
-    /// The last steps, where they are wanted.
-    told: Option<VecDeque<String>>,
+    /// The steps, where they are wanted.
+    told: Option<Vec<String>>,
 }
 
 impl World {
@@ -44,10 +41,7 @@ impl World {
     pub fn tell(&mut self, what: impl FnOnce() -> String) {
         let now_ms = self.now_ms() - super::NOW_MS;
         if let Some(told) = &mut self.told {
-            if told.len() == TOLD_MAX {
-                told.pop_front();
-            }
-            told.push_back(format!("{:>9} ms  {}", now_ms, what()));
+            told.push(format!("{now_ms:>9} ms  {}", what()));
         }
     }
 
@@ -59,8 +53,9 @@ impl World {
         self.now.fetch_add(ms, Ordering::Relaxed);
     }
 
+    /// The steps, told one a line.
     pub fn told(&self) -> Vec<String> {
-        self.told.iter().flatten().cloned().collect()
+        self.told.clone().unwrap_or_default()
     }
 
     /// Counts what a run must not go without.
@@ -98,7 +93,7 @@ impl Outside {
             is_calm: false,
             seen: Seen::new(),
             now: Arc::new(AtomicI64::new(super::NOW_MS)),
-            told: is_told.then(VecDeque::new),
+            told: is_told.then(Vec::new),
         };
         Self(Arc::new(Mutex::new(world)))
     }
