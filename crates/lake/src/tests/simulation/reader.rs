@@ -192,13 +192,15 @@ impl Reader {
 
     fn begin(&mut self, term: u64, positions: &[(i32, Progress)], world: &mut World) {
         for &(partition, mut from) in positions {
-            let is_current = self.assigned.get(&partition) == Some(&term);
-            let is_ours = self.assigned.contains_key(&partition);
-            if !is_current && is_ours {
-                world.saw("an answer to an earlier term");
-            }
-            if !is_current && !(is_ours && self.mutant == Some(Mutant::ObeysOldTerms)) {
-                continue;
+            match self.assigned.get(&partition) {
+                Some(current) if *current == term => {}
+                Some(_) => {
+                    world.saw("an answer to an earlier term");
+                    if self.mutant != Some(Mutant::ObeysOldTerms) {
+                        continue;
+                    }
+                }
+                None => continue,
             }
             if self.mutant == Some(Mutant::ReadsFromNext) {
                 from.low = from.next;

@@ -255,9 +255,12 @@ impl Simulation {
     }
 
     /// A week and a day pass, in which every request got its answer. A checkpoint is written, the
-    /// entries before it are cleaned up, and so are files that nothing needs.
+    /// entries before it are cleaned up, and so are files that nothing needs. Some sleep through it.
     fn keep_log(&mut self) -> Result<(), String> {
         let mut world = self.outside.enter();
+        for process in self.slots.iter_mut().flatten() {
+            process.is_frozen |= world.chance(50);
+        }
         world.settle_all();
         world.pass(8 * DAY_MS);
         let now_ms = world.now_ms();
