@@ -52,6 +52,8 @@ impl Progress {
 pub struct PartitionState {
     /// Rows below this offset are in the lake already.
     written_below: i64,
+    /// No record below it moved the log clock beyond this, ms.
+    written_clock_ms: i64,
     next: i64,
     log_clock_ms: i64,
     waiting_clock_ms: i64,
@@ -90,6 +92,7 @@ impl PartitionState {
         } = limits;
         Self {
             written_below: from.next,
+            written_clock_ms: from.clock_ms,
             next: from.low,
             log_clock_ms: from.low_clock_ms,
             waiting_clock_ms: from.clock_ms,
@@ -107,6 +110,13 @@ impl PartitionState {
     #[must_use]
     pub fn is_written(&self, offset: i64) -> bool {
         offset < self.written_below
+    }
+
+    /// A record from the future moves no clock, nor when it is read again and its time has come:
+    /// what was a repeat before a restart must be one after it.
+    fn is_ahead(&self, offset: i64, ms: i64, now_ms: i64) -> bool {
+        let was_ahead = self.is_written(offset) && ms > self.written_clock_ms;
+        was_ahead || ms > now_ms.saturating_add(SKEW_MS_MAX)
     }
 
     /// The partition is caught up and silent: the waiting clock follows our own, up to where the
@@ -159,7 +169,7 @@ pub fn step(state: &mut PartitionState, batch: &EventBatch, now_ms: i64, out: &m
             before = state.log_clock_ms;
         }
         match batch.log_ms(row) {
-            Some(ms) if ms > now_ms.saturating_add(SKEW_MS_MAX) => out.from_the_future += 1,
+            Some(ms) if state.is_ahead(offset, ms, now_ms) => out.from_the_future += 1,
             Some(ms) => state.log_clock_ms = state.log_clock_ms.max(ms),
             None => {}
         }

@@ -46,6 +46,30 @@ fn a_record_from_the_future_moves_no_clock() {
     assert_eq!(state.progress().clock_ms, NOW + 5);
 }
 
+/// Twenty minutes ahead is the future at first and no longer so when it is read again.
+#[test]
+fn a_record_that_moved_no_clock_moves_none_when_it_is_read_again() {
+    let minute = 60_000;
+    let mut first = PartitionState::recover(Progress::begin(0), LIMITS);
+    let events = batch(&[(0, 0, 1), (1, 20 * minute, 2)]);
+    step(&mut first, &events, NOW, &mut Effects::default());
+    let stands = first.progress();
+    assert_eq!((stands.next, stands.low), (2, 0));
+
+    let mut second = PartitionState::recover(stands, LIMITS);
+    let later = NOW + 25 * minute;
+    let mut effects = Effects::default();
+    step(&mut second, &events, later, &mut effects);
+    assert_eq!((effects.replayed, effects.from_the_future), (2, 1));
+    // The first event again, a minute after it: both lives have to know it.
+    let again = batch(&[(2, minute, 1)]);
+    for state in [&mut first, &mut second] {
+        effects.clear();
+        step(state, &again, later, &mut effects);
+        assert_eq!((effects.keep.len(), effects.duplicates), (0, 1));
+    }
+}
+
 #[test]
 fn offsets_without_events_move_the_position() {
     let mut state = PartitionState::recover(Progress::begin(5), LIMITS);
