@@ -10,7 +10,7 @@ use retrytoll_core::class::Classes;
 use retrytoll_core::derive::Tables;
 use retrytoll_core::seen::ENTRY_BYTES;
 use retrytoll_core::step::StateLimits;
-use retrytoll_jobs::Limits;
+use retrytoll_jobs::{Limits, Usage};
 use retrytoll_lake::encode::{FileLimits, SCHEMA_MAJOR, Versions, attempts_schema};
 use retrytoll_lake::{
     Clock, Flush, Member, Position, RetryLimits, Table, TableSpec, Writer, WriterLimits,
@@ -166,6 +166,7 @@ pub fn query_limits(config: &Config) -> Limits {
         spill_bytes: config.limits.spill_bytes_max,
         spill_folder: None,
         threads: threads.max(1),
+        usage: Usage::default(),
     }
 }
 

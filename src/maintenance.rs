@@ -3,6 +3,7 @@
 //! The leader runs it: the owner of the least (source, partition) that the lake knows; without a
 //! topic, `ingest` at its end. What fails is a warning, and due again next time.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +14,15 @@ use retrytoll_lake::encode::writer_properties;
 use retrytoll_lake::maintain::{self, VacuumLimits, Vacuumed, keep_log, vacuum};
 use retrytoll_lake::{Clock, LakeError, Writer, replay};
 
+use crate::clock::Stopwatch;
 use crate::config::Config;
 use crate::config::usable::Maintain;
 use crate::lake;
+use crate::metrics::{FileFacts, Metrics};
+use crate::told::Told;
 
+/// How often live files are counted where somebody watches, ms.
+const COUNT_EVERY_MS: i64 = 60_000;
 const DAY_MS: i64 = 86_400_000;
 /// How often to look whether something is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -33,6 +39,11 @@ pub struct Maintenance {
     log_ms: i64,
     compacted_ms: i64,
     vacuumed_ms: i64,
+    counted_ms: Option<i64>,
+    /// What was told of each piece of work.
+    told: BTreeMap<&'static str, Told>,
+    /// Where it is told what was done, if somebody watches.
+    pub metrics: Option<Arc<Metrics>>,
 }
 
 impl Maintenance {
@@ -49,6 +60,9 @@ impl Maintenance {
             log_ms: now_ms,
             compacted_ms: now_ms,
             vacuumed_ms: now_ms,
+            counted_ms: None,
+            told: BTreeMap::new(),
+            metrics: None,
         }
     }
 
@@ -57,35 +71,83 @@ impl Maintenance {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             if !leading.load(Ordering::Acquire) {
-                self.writer = None;
-            } else if let Err(error) = self.run_due().await {
-                tracing::warn!(
-                    error = format!("{error:#}"),
-                    "maintenance; it is tried again"
-                );
+                self.stand_by();
+                continue;
+            }
+            self.run_due().await;
+        }
+    }
+
+    fn stand_by(&mut self) {
+        self.writer = None;
+        self.counted_ms = None;
+        if let Some(metrics) = &self.metrics {
+            metrics.files.forget();
+        }
+    }
+
+    async fn run_due(&mut self) {
+        let now_ms = self.clock.now_ms();
+        if self.clock.since_ms(self.log_ms) >= lake::ms(self.schedule.log_every) {
+            self.log_ms = now_ms;
+            let watch = Stopwatch::start();
+            let done = self.keep_log().await;
+            self.ran("log", watch, done);
+        }
+        if self.clock.since_ms(self.compacted_ms) >= lake::ms(self.schedule.compact_every) {
+            self.compacted_ms = now_ms;
+            let watch = Stopwatch::start();
+            let done = self.compact().await.map(drop);
+            self.ran("compact", watch, done);
+        }
+        if self.clock.since_ms(self.vacuumed_ms) >= lake::ms(self.schedule.vacuum_every) {
+            self.vacuumed_ms = now_ms;
+            let watch = Stopwatch::start();
+            let done = self.vacuum(false).await.map(|removed| {
+                let (files, bytes) = (removed.files.len(), removed.bytes);
+                tracing::info!(files, bytes, "vacuumed");
+            });
+            self.ran("vacuum", watch, done);
+        }
+        let is_counted = self
+            .counted_ms
+            .is_some_and(|it| self.clock.since_ms(it) < COUNT_EVERY_MS);
+        if self.metrics.is_some() && !is_counted {
+            self.counted_ms = Some(now_ms);
+            let watch = Stopwatch::start();
+            let done = self.count_files().await;
+            self.ran("count", watch, done);
+        }
+    }
+
+    /// Tells how a piece of work went.
+    fn ran(&mut self, job: &'static str, watch: Stopwatch, done: anyhow::Result<()>) {
+        if let Some(metrics) = &self.metrics {
+            metrics.tasks.ran(job, watch.elapsed(), done.is_err());
+            if let Some(writer) = &mut self.writer {
+                metrics.tasks.met(&writer.take_conflicts());
+            }
+        }
+        let now_ms = self.clock.now_ms();
+        let told = self.told.entry(job).or_default();
+        match done {
+            Ok(()) => told.went_well(job, now_ms),
+            Err(error) => {
+                let message = format!("maintenance ({job}); it is tried again");
+                told.failed(&message, &error, now_ms);
                 self.writer = None;
             }
         }
     }
 
-    async fn run_due(&mut self) -> anyhow::Result<()> {
-        let now_ms = self.clock.now_ms();
-        if self.clock.since_ms(self.log_ms) >= lake::ms(self.schedule.log_every) {
-            self.log_ms = now_ms;
-            self.keep_log().await?;
-        }
-        if self.clock.since_ms(self.compacted_ms) >= lake::ms(self.schedule.compact_every) {
-            self.compacted_ms = now_ms;
-            self.compact().await?;
-        }
-        if self.clock.since_ms(self.vacuumed_ms) >= lake::ms(self.schedule.vacuum_every) {
-            self.vacuumed_ms = now_ms;
-            let removed = self.vacuum(false).await?;
-            tracing::info!(
-                files = removed.files.len(),
-                bytes = removed.bytes,
-                "vacuumed"
-            );
+    async fn count_files(&self) -> anyhow::Result<()> {
+        let table = lake::open_attempts(&self.root, &self.clock).await?;
+        let files = replay::load_files(&table, table.check().await?.version).await?;
+        if let Some(metrics) = &self.metrics {
+            metrics.files.set(FileFacts {
+                files: files.live.len() as u64,
+                bytes: files.live.values().map(|it| it.size.unsigned_abs()).sum(),
+            });
         }
         Ok(())
     }

@@ -26,6 +26,8 @@ use crate::lake;
 /// The folder of the table, below the lake's root.
 pub const PROFILE: &str = "profile";
 const DAY_MS: i64 = 86_400_000;
+/// What is told of a failure.
+pub const NOT_MADE: &str = "no profile was made; it is tried again";
 
 /// The profiles of one lake, to be made.
 pub struct Profiles {
@@ -59,17 +61,25 @@ impl Profiles {
         self.made_through
     }
 
-    /// Makes the oldest day that is due at the mark and missing. What fails is a warning, and due
-    /// again: estimates go on with the profile there is.
-    pub async fn make_next(&mut self, mark_ms: Option<i64>) {
-        self.try_make(mark_ms, 1).await;
+    /// Makes the oldest day that is due at the mark and missing. What fails is due again: estimates
+    /// go on with the profile there is. False where nothing was due.
+    ///
+    /// # Errors
+    /// The lake's and the queries'.
+    pub async fn make_next(&mut self, mark_ms: Option<i64>) -> anyhow::Result<bool> {
+        self.try_make(mark_ms, 1).await
     }
 
-    /// After sources were read to their end: makes all days that are due and missing.
+    /// After sources were read to their end: makes all days that are due and missing. What fails is
+    /// a warning.
     pub async fn make_to_end(&mut self) {
-        match self.end_ms().await {
+        let done = match self.end_ms().await {
             Ok(end_ms) => self.try_make(end_ms, usize::MAX).await,
-            Err(error) => warn(&error),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = done {
+            let error = format!("{error:#}");
+            tracing::warn!(error, "{NOT_MADE}");
         }
     }
 
@@ -84,34 +94,32 @@ impl Profiles {
         }
     }
 
-    async fn try_make(&mut self, mark_ms: Option<i64>, days_max: usize) {
+    async fn try_make(&mut self, mark_ms: Option<i64>, days_max: usize) -> anyhow::Result<bool> {
         let Some(newest) = mark_ms.map(newest_due) else {
-            return;
+            return Ok(false);
         };
         if self.made_through.is_some_and(|made| made >= newest) {
-            return;
+            return Ok(false);
         }
-        if let Err(error) = self.make(newest, days_max).await {
-            warn(&error);
-        }
+        self.make(newest, days_max).await
     }
 
-    /// Makes so many of the days up to `newest`, the oldest first.
-    async fn make(&mut self, newest: i32, days_max: usize) -> anyhow::Result<()> {
+    /// Makes so many of the days up to `newest`, the oldest first; false where the lake is empty.
+    async fn make(&mut self, newest: i32, days_max: usize) -> anyhow::Result<bool> {
         let Some(first_event) = self.first_event(newest).await? else {
-            return Ok(());
+            return Ok(false);
         };
         // A lake of a day has no such table.
         if missing(newest, first_event, &BTreeSet::new()).is_empty() {
             self.made_through = Some(newest);
-            return Ok(());
+            return Ok(true);
         }
         let folder = self.root.join(PROFILE);
         let table = lake::open_table(&folder, rows::spec(), &self.clock).await?;
         let version = table.check().await?.version;
         if missing(newest, first_event, &made(&table, version).await?).is_empty() {
             self.made_through = Some(newest);
-            return Ok(());
+            return Ok(true);
         }
         let mut writer = lake::open_writer(table, &self.group, &self.clock).await?;
         writer.claim_leader().await?;
@@ -129,7 +137,7 @@ impl Profiles {
         }
         let head = writer.state().version;
         keep_log(writer.table(), head, self.clock.now_ms(), LOG_KEPT_MS).await?;
-        Ok(())
+        Ok(true)
     }
 
     /// The day of the first event of the lake, asked once for each newest day.
@@ -169,11 +177,6 @@ impl Profiles {
         );
         Ok(())
     }
-}
-
-fn warn(error: &anyhow::Error) {
-    let error = format!("{error:#}");
-    tracing::warn!(error, "no profile was made; it is tried again");
 }
 
 /// The days that have a profile: each has its file, also an empty one.

@@ -95,16 +95,16 @@ impl Rollup {
     ///
     /// # Errors
     /// The lake's and the queries'. What was not made is read from the attempts, and made by the next
-    /// call.
-    pub async fn run_due(&mut self, profiled: Option<i32>) -> anyhow::Result<()> {
+    /// call. False where nothing was due.
+    pub async fn run_due(&mut self, profiled: Option<i32>) -> anyhow::Result<bool> {
         let since_ms = self.made_ms.map(|it| self.clock.since_ms(it));
         // After failures it waits longer: each try reads and writes, and alerts wait for it.
         let wait_ms = CLOSED_EVERY_MS << self.failures.min(FAILURES_MAX);
         if since_ms.is_some_and(|it| it < wait_ms) {
-            return Ok(());
+            return Ok(false);
         }
         let Some(through_us) = self.closed_through(profiled).await? else {
-            return Ok(());
+            return Ok(false);
         };
         let known_us = self
             .writer
@@ -112,9 +112,10 @@ impl Rollup {
             .map(|it| through(it).unwrap_or(i64::MIN));
         let is_known = known_us.is_some_and(|it| it >= through_us);
         if is_known && since_ms.is_some_and(|it| (0..TOUCHED_EVERY_MS).contains(&it)) {
-            return Ok(());
+            return Ok(false);
         }
-        self.make(through_us, MAKING_MS_MAX).await
+        self.make(through_us, MAKING_MS_MAX).await?;
+        Ok(true)
     }
 
     /// Makes all that is due, however long it takes: a source was read to its end.

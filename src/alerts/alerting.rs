@@ -17,12 +17,15 @@ use super::event::AlertOutlet;
 use super::extent;
 use super::outbox::Outbox;
 use super::watch::Watch;
+use crate::clock::Stopwatch;
 use crate::config::Config;
 use crate::config::usable::Alerts;
 use crate::lake;
+use crate::metrics::{Firing, Metrics};
 use crate::pipeline::Health;
-use crate::profile::Profiles;
+use crate::profile::{NOT_MADE, Profiles};
 use crate::rollup::{Rollup, RollupSettings};
+use crate::told::Told;
 
 /// What fires is sent again after this, ms of wall time.
 const RESEND_MS: i64 = 60_000;
@@ -30,6 +33,9 @@ const RESEND_MS: i64 = 60_000;
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The longest wait after failures: each opens the outbox anew, which is a commit.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(60);
+
+/// What is told of a rollup that failed.
+const NOT_ROLLED_UP: &str = "the rollup; it is tried again";
 
 /// What alerting is made of.
 pub struct AlertingSettings {
@@ -104,6 +110,13 @@ pub struct Alerting {
     pub profiles: Profiles,
     /// Where it is told that a rule's job failed.
     pub health: Arc<Health>,
+    /// Where it is told what was done.
+    pub metrics: Arc<Metrics>,
+    /// What was told of failures: of all of it, of profile and rollup, and of each rule.
+    told: Told,
+    told_profile: Told,
+    told_rollup: Told,
+    told_rules: BTreeMap<String, Told>,
 }
 
 impl Alerting {
@@ -142,6 +155,11 @@ impl Alerting {
             to_end: false,
             profiles,
             health: Arc::default(),
+            metrics: Arc::default(),
+            told: Told::default(),
+            told_profile: Told::default(),
+            told_rollup: Told::default(),
+            told_rules: BTreeMap::new(),
         })
     }
 
@@ -179,7 +197,8 @@ impl Alerting {
         self.to_end = true;
         // Without it the rules read the attempts.
         if let Err(error) = self.rollup.run_to_end(self.profiles.made_through()).await {
-            not_rolled_up(&error);
+            let error = format!("{error:#}");
+            tracing::warn!(error, "{NOT_ROLLED_UP}");
         }
         let sent = self.run_due(end_ms).await?;
         match self.health.failed_rules() {
@@ -217,11 +236,15 @@ impl Alerting {
                 true => self.lead().await,
                 false => self.stand_by().await,
             };
+            let now_ms = self.clock.now_ms();
             wait = match done {
-                Ok(()) => LOOK_EVERY,
+                Ok(()) => {
+                    self.told.went_well("alerts", now_ms);
+                    LOOK_EVERY
+                }
                 Err(error) => {
-                    let error = format!("{error:#}");
-                    tracing::warn!(error, "alerts; they are tried again");
+                    let message = "alerts; they are tried again";
+                    self.told.failed(message, &error, now_ms);
                     (wait * 2).min(LOOK_EVERY_MAX)
                 }
             };
@@ -232,18 +255,40 @@ impl Alerting {
     async fn lead(&mut self) -> anyhow::Result<()> {
         let mark_ms = self.mark_ms().await?;
         // Ticks see the profile of their own day where it is due.
-        self.profiles.make_next(mark_ms).await;
+        let watch = Stopwatch::start();
+        let made = self.profiles.make_next(mark_ms).await;
+        self.ran("profile", watch, &made);
+        let now_ms = self.clock.now_ms();
+        match made {
+            Ok(false) => {}
+            Ok(true) => self.told_profile.went_well("profile", now_ms),
+            Err(error) => self.told_profile.failed(NOT_MADE, &error, now_ms),
+        }
         self.run_due(mark_ms).await?;
-        if let Err(error) = self.rollup.run_due(self.profiles.made_through()).await {
-            not_rolled_up(&error);
+        let watch = Stopwatch::start();
+        let made = self.rollup.run_due(self.profiles.made_through()).await;
+        self.ran("rollup", watch, &made);
+        let now_ms = self.clock.now_ms();
+        match made {
+            Ok(false) => {}
+            Ok(true) => self.told_rollup.went_well("rollup", now_ms),
+            Err(error) => self.told_rollup.failed(NOT_ROLLED_UP, &error, now_ms),
         }
         Ok(())
+    }
+
+    /// Tells how a job went, where it was due.
+    fn ran(&self, job: &str, watch: Stopwatch, done: &anyhow::Result<bool>) {
+        if !matches!(done, Ok(false)) {
+            self.metrics.tasks.ran(job, watch.elapsed(), done.is_err());
+        }
     }
 
     /// Another instance alerts, or none yet. The mark stands still from when that one is gone
     /// until we lead: our ticks begin there.
     async fn stand_by(&mut self) -> anyhow::Result<()> {
         self.outbox = None;
+        self.metrics.tasks.fires(None);
         self.rollup.stand_by();
         self.sent_ms.clear();
         self.last_ms = self.mark_ms().await?.map(|ms| self.tick_before(ms));
@@ -284,6 +329,11 @@ impl Alerting {
         if let Some(mark_ms) = mark_ms {
             sent.extend(self.run_ticks(&mut outbox, mark_ms).await?);
         }
+        let mut firing = Firing::new();
+        for row in outbox.all_firing() {
+            *firing.entry(row.transition.rule.clone()).or_default() += 1;
+        }
+        self.metrics.tasks.fires(Some(firing));
         self.outbox = Some(outbox);
         Ok(sent)
     }
@@ -292,9 +342,4 @@ impl Alerting {
         self.occasion_ms
             .is_none_or(|last_ms| self.clock.since_ms(last_ms) >= RESEND_MS)
     }
-}
-
-fn not_rolled_up(error: &anyhow::Error) {
-    let error = format!("{error:#}");
-    tracing::warn!(error, "the rollup; it is tried again");
 }

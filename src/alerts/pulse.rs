@@ -18,7 +18,9 @@ use super::data;
 use super::event::{AlertOutlet, Letter, event, letter, source};
 use super::row::{Row, SENT};
 use crate::config::usable::Alerts;
+use crate::metrics::Metrics;
 use crate::pipeline::{Health, Reading};
+use crate::told::Told;
 use judge::Minutes;
 
 /// The rule's name.
@@ -32,6 +34,7 @@ pub struct Pulse {
     pub group: String,
     pub alerts: Alerts,
     pub health: Arc<Health>,
+    pub metrics: Arc<Metrics>,
     pub clock: Clock,
     pub outlet: Arc<AlertOutlet>,
 }
@@ -47,15 +50,21 @@ impl Pulse {
     /// Runs until the runtime ends. What can't be sent is a warning: the next minute sends anew.
     pub async fn run(self) {
         let (mut minutes, mut open) = (Minutes::default(), None);
+        let mut told = Told::default();
         loop {
             let reading = self.health.read(self.clock.now_ms());
             let letters = self.letters(&mut minutes, &mut open, reading);
             let outlet = Arc::clone(&self.outlet);
             let send = move || letters.and_then(|it| outlet.send(&it));
             let sent = tokio::task::spawn_blocking(send).await;
-            if let Ok(Err(error)) = sent {
-                let error = format!("{error:#}");
-                tracing::warn!(error, "no heartbeat; the next one is due in a minute");
+            let now_ms = self.clock.now_ms();
+            match sent {
+                Ok(Err(error)) => {
+                    self.metrics.tasks.send_failed();
+                    let message = "no heartbeat; the next one is due in a minute";
+                    told.failed(message, &error, now_ms);
+                }
+                _ => told.went_well("the heartbeat", now_ms),
             }
             tokio::time::sleep(EVERY).await;
         }
@@ -163,6 +172,7 @@ mod tests {
                 ..Alerts::default()
             },
             health: Arc::default(),
+            metrics: Arc::default(),
             clock: Clock::new(|| START_MS),
             outlet: Arc::new(AlertOutlet::Stdout),
         }

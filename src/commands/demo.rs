@@ -107,7 +107,7 @@ pub fn run(args: &DemoArgs, world: &mut World) -> anyhow::Result<Exit> {
     runtime.block_on(lake::retire(&root.canonicalize()?, &kafka.group, |_| true))?;
     write!(err, "looking at the alert rules over the day ... ")?;
     err.flush()?;
-    let sent = runtime.block_on(alerting(&config, &kafka)?.run_to_end())?;
+    let sent = runtime.block_on(alerting(&config, &kafka, &instance)?.run_to_end())?;
     let messages = broker.read_all(&kafka.alert_topic)?;
     let seconds = watch.elapsed().as_secs_f64();
     writeln!(err, "{} sent, {seconds:.1} s", sent.len())?;

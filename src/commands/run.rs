@@ -17,10 +17,12 @@ use crate::clock::now_ms;
 use crate::config::kafka::Kafka;
 use crate::config::{Config, Need};
 use crate::exit::{Exit, Stop};
+use crate::http::{Server, Site, Worker};
 use crate::kafka::{DeadLetterTopic, SourceSettings, connect, consumer_config, read_topic};
 use crate::lake;
 use crate::lint::FirstLook;
 use crate::maintenance::Maintenance;
+use crate::metrics::Metrics;
 use crate::outlet::DeadLetterOutlet;
 use crate::pipeline::{Health, ReadCounts, Reader, Stage, WriteSummary, bounded};
 
@@ -42,6 +44,9 @@ pub struct RunArgs {
     /// waiting for more
     #[arg(long)]
     until_end: bool,
+    /// Answer /metrics (for Prometheus), /healthz and /readyz here, as 127.0.0.1:9464 (http.listen)
+    #[arg(long, value_name = "ADDRESS", help_heading = "Configuration")]
+    http: Option<String>,
     #[command(flatten)]
     settings: Settings,
     #[command(flatten)]
@@ -50,7 +55,9 @@ pub struct RunArgs {
 
 /// Runs the command.
 pub fn run(args: &RunArgs, world: &mut World) -> anyhow::Result<Exit> {
-    let config = args.settings.load(Some(&args.topic), Need::Kafka, world)?;
+    let mut settings = args.settings.clone();
+    settings.keys.http = args.http.clone();
+    let config = settings.load(Some(&args.topic), Need::Kafka, world)?;
     let Some(kafka) = config.kafka.clone() else {
         return Err(Stop::usage(
             "no topic is configured",
@@ -65,11 +72,11 @@ pub fn run(args: &RunArgs, world: &mut World) -> anyhow::Result<Exit> {
         tells: true,
         ..Instance::default()
     };
-    let mut alerting = alerting(&config, &kafka)?;
-    alerting.health = Arc::clone(&state.health);
+    let mut alerting = alerting(&config, &kafka, &state)?;
     let (read, written) = if args.until_end {
         runtime.block_on(alerting.begin())?;
         state.until_end = true;
+        let _server = serve(&config, &state, &stop, Vec::new())?;
         let done = pipeline(&config, &kafka, &runtime, &stop, &state)?;
         if state.leading.load(Ordering::Acquire) {
             let to_end = async {
@@ -82,10 +89,20 @@ pub fn run(args: &RunArgs, world: &mut World) -> anyhow::Result<Exit> {
     } else {
         // Queries keep their threads busy; commits must not wait for one.
         let jobs = Runtime::new().context("cannot start the runtime of jobs")?;
-        jobs.spawn(alerting.run(Arc::clone(&state.leading)));
+        let mut workers = vec![Worker {
+            name: "alerts",
+            handle: jobs
+                .spawn(alerting.run(Arc::clone(&state.leading)))
+                .abort_handle(),
+        }];
         if config.alerts.heartbeat {
-            jobs.spawn(pulse(&config, &kafka, &state)?.run());
+            let pulse = pulse(&config, &kafka, &state)?;
+            workers.push(Worker {
+                name: "heartbeat",
+                handle: jobs.spawn(pulse.run()).abort_handle(),
+            });
         }
+        let _server = serve(&config, &state, &stop, workers)?;
         let done = pipeline(&config, &kafka, &runtime, &stop, &state);
         jobs.shutdown_timeout(SHUTDOWN);
         done?
@@ -104,9 +121,38 @@ pub fn run(args: &RunArgs, world: &mut World) -> anyhow::Result<Exit> {
 }
 
 /// The alerts of a topic's lake, to the alert topic.
-pub fn alerting(config: &Config, kafka: &Kafka) -> anyhow::Result<Alerting> {
-    let settings = AlertingSettings::of(config, &kafka.group, lake::local_root(config)?)?;
-    Alerting::new(settings, outlet(kafka)?, Clock::new(now_ms))
+pub fn alerting(config: &Config, kafka: &Kafka, state: &Instance) -> anyhow::Result<Alerting> {
+    let mut settings = AlertingSettings::of(config, &kafka.group, lake::local_root(config)?)?;
+    settings.limits.usage = state.metrics.sql.clone();
+    let mut alerting = Alerting::new(settings, outlet(kafka)?, Clock::new(now_ms))?;
+    alerting.health = Arc::clone(&state.health);
+    alerting.metrics = Arc::clone(&state.metrics);
+    Ok(alerting)
+}
+
+/// Answers over HTTP, where that is configured, until the server is dropped.
+fn serve(
+    config: &Config,
+    state: &Instance,
+    stop: &Arc<AtomicBool>,
+    workers: Vec<Worker>,
+) -> anyhow::Result<Option<Server>> {
+    let Some(listen) = config.http_listen else {
+        return Ok(None);
+    };
+    let site = Site {
+        health: Arc::clone(&state.health),
+        metrics: Arc::clone(&state.metrics),
+        limits: config.limits,
+        leading: Arc::clone(&state.leading),
+        stop: Arc::clone(stop),
+        clock: Clock::new(now_ms),
+        log: lake::local_root(config)?
+            .join(lake::ATTEMPTS)
+            .join("_delta_log"),
+        workers,
+    };
+    Server::start(listen, site).map(Some)
 }
 
 fn outlet(kafka: &Kafka) -> anyhow::Result<AlertOutlet> {
@@ -121,6 +167,7 @@ fn pulse(config: &Config, kafka: &Kafka, state: &Instance) -> anyhow::Result<Pul
         group: kafka.group.clone(),
         alerts: config.alerts.clone(),
         health: Arc::clone(&state.health),
+        metrics: Arc::clone(&state.metrics),
         clock: Clock::new(now_ms),
         outlet: Arc::new(outlet(kafka)?),
     })
@@ -165,6 +212,8 @@ pub struct Instance {
     /// Whether it leads.
     pub leading: Arc<AtomicBool>,
     pub health: Arc<Health>,
+    /// What it has counted.
+    pub metrics: Arc<Metrics>,
     /// It ends with the topic.
     pub until_end: bool,
     /// It tells what is wrong with the first events.
@@ -204,7 +253,9 @@ pub fn pipeline(
     );
     stage.leading = Arc::clone(&state.leading);
     stage.health = Arc::clone(&state.health);
-    let maintenance = Maintenance::new(root, &kafka.group, clock.clone(), config);
+    stage.metrics = Arc::clone(&state.metrics);
+    let mut maintenance = Maintenance::new(root, &kafka.group, clock.clone(), config);
+    maintenance.metrics = config.http_listen.map(|_| Arc::clone(&state.metrics));
     runtime.spawn(maintenance.run(Arc::clone(&state.leading)));
     let first_look = FirstLook::new(&tables, clock.now_ms());
     let mut reader = Reader::new(source, tables, lake::read_limits(config), outlet);
@@ -213,6 +264,8 @@ pub fn pipeline(
         client: consumer_config(kafka, config),
         topic: kafka.topic.clone(),
         until_end: state.until_end,
+        health: Arc::clone(&state.health),
+        metrics: Arc::clone(&state.metrics),
     };
     let (read, written) = std::thread::scope(|scope| {
         let writing = scope.spawn(move || stage.run(&inlet));

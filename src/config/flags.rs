@@ -30,6 +30,9 @@ pub struct KeyFlags {
     /// The tables' root: a folder or the URL of an object store (lake.path)
     #[arg(long, value_name = "PATH")]
     pub lake: Option<String>,
+    /// What `run --http` was given (http.listen).
+    #[arg(skip)]
+    pub http: Option<String>,
 }
 
 /// The flags that set keys of the topic, in commands that know one.
@@ -70,6 +73,7 @@ impl KeyFlags {
             .filter_map(|(key, value)| flag("--set", key, Some(value)));
         let mut flags: Vec<Flag> = set.collect();
         flags.extend(flag("--lake", "lake.path", self.lake.as_deref()));
+        flags.extend(flag("--http", "http.listen", self.http.as_deref()));
         if let Some(topic) = topic {
             flags.extend(flag(
                 "--bootstrap",

@@ -128,6 +128,10 @@ const OWNED: &[(&str, &str)] = &[
         "plugin.library.paths",
         "remove it: no code is loaded from elsewhere",
     ),
+    (
+        "statistics.interval.ms",
+        "remove it: set http.listen, and ask it for /metrics",
+    ),
     ("debug", "use --log librdkafka=debug"),
     ("log_level", "use --log librdkafka=debug"),
 ];

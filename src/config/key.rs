@@ -47,6 +47,8 @@ pub enum Kind {
     Place,
     /// An `http` or `https` address.
     Url,
+    /// An IP address and a port to listen on.
+    Listen,
     /// Text that only the environment may carry, and that is never shown.
     Secret,
     Switch,
@@ -139,6 +141,7 @@ impl Key {
             }
             Kind::Topic => read_topic(text),
             Kind::Url => read_url(text),
+            Kind::Listen => read_listen(text),
             Kind::Secret => Ok(Value::Text(text.into())),
             Kind::Text | Kind::Path | Kind::File | Kind::Folder | Kind::Place => {
                 if text.is_empty() {
@@ -276,6 +279,16 @@ fn read_url(text: &str) -> Result<Value, Problem> {
     }
 }
 
+fn read_listen(text: &str) -> Result<Value, Problem> {
+    match text.parse::<std::net::SocketAddr>() {
+        Ok(address) => Ok(Value::Text(address.to_string())),
+        Err(_) => Err((
+            "is not an IP address and a port from 0 to 65535".into(),
+            "write both, as 127.0.0.1:9464, 0.0.0.0:9464 or [::1]:9464".into(),
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,6 +322,8 @@ mod tests {
                 "https://example.com/x",
                 text("https://example.com/x"),
             ),
+            (Kind::Listen, "127.0.0.1:9464", text("127.0.0.1:9464")),
+            (Kind::Listen, "[::1]:0", text("[::1]:0")),
             (Kind::Secret, "s3", text("s3")),
             (Kind::Switch, "off", Value::Switch(false)),
             (Kind::Switch, "true", Value::Switch(true)),
@@ -382,6 +397,12 @@ mod tests {
                 "example.com",
                 "is not an http or https address",
                 "write the whole address",
+            ),
+            (
+                Kind::Listen,
+                "localhost:9464",
+                "is not an IP address and a port from 0 to 65535",
+                "write both, as 127.0.0.1:9464, 0.0.0.0:9464 or [::1]:9464",
             ),
             (
                 Kind::Text,

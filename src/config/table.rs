@@ -43,6 +43,7 @@ pub const SECTIONS: &[(&str, &str)] = &[
         "maintain",
         "How often the leader of `run` looks after the lake's files.",
     ),
+    ("http", "What `retrytoll run` tells of itself over HTTP."),
 ];
 
 /// What an alert can tell.
@@ -347,6 +348,10 @@ pub const KEYS: &[Key] = &[
     key("maintain", "vacuum_every", time(SECOND, 30 * DAY), is("1d"),
         "Files that no readable version of the lake needs are removed.")
         .why("each round lists every file"),
+
+    key("http", "listen", Kind::Listen, unset("127.0.0.1:9464"),
+        "Where to answer /metrics (for Prometheus), /healthz and /readyz; nowhere without it. Who \
+         can reach it can read it: 127.0.0.1 keeps it to this machine."),
 ];
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What was typed → what is usable, or every mistake.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -43,6 +44,8 @@ pub struct Config {
     pub pagerduty_routing_key: Option<Secret>,
     pub jobs: Jobs,
     pub maintain: Maintain,
+    /// Where to answer over HTTP; `None`: nowhere.
+    pub http_listen: Option<SocketAddr>,
 }
 
 /// When rows are committed.
@@ -202,6 +205,7 @@ impl Config {
                 compact_every: values.duration("maintain.compact_every"),
                 vacuum_every: values.duration("maintain.vacuum_every"),
             },
+            http_listen: values.text("http.listen").and_then(|it| it.parse().ok()),
         };
         (config, values.mistakes)
     }

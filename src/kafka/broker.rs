@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use rdkafka::client::ClientContext;
-use rdkafka::config::ClientConfig;
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
-use rdkafka::error::KafkaResult;
-use rdkafka::{Offset, TopicPartitionList};
+use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::{Offset, Statistics, TopicPartitionList};
 use retrytoll_core::step::Progress;
 
-use super::group_config;
+use super::{faults, group_config};
 use crate::config::kafka::{Kafka, Start};
 use crate::exit::Stop;
 use crate::pipeline::Starts;
@@ -30,23 +30,34 @@ pub enum BrokerError {
     NoAnswer {
         bootstrap: String,
         #[source]
-        source: rdkafka::error::KafkaError,
+        source: KafkaError,
     },
     #[error(
         "librdkafka refuses the [kafka] keys; correct kafka.session_timeout or kafka.properties"
     )]
-    Refused(#[source] rdkafka::error::KafkaError),
+    Refused(#[source] KafkaError),
     #[error("the topic `{topic}` is not there; create it, or correct kafka.topic")]
     NoTopic { topic: String },
     #[error("the cluster at {bootstrap} tells no id, so its records can't be told from others'")]
     NoClusterId { bootstrap: String },
 }
 
-/// Logs of librdkafka go where ours go.
+/// Asks, and has nothing to do with what librdkafka says by itself but to log it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quiet;
 
-impl ClientContext for Quiet {}
+impl ClientContext for Quiet {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
+        faults::tell_line(level, facility, line);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        faults::tell(&error, reason);
+    }
+
+    fn stats(&self, _: Statistics) {}
+}
+
 impl rdkafka::consumer::ConsumerContext for Quiet {}
 
 /// Asks for the cluster's id and the number of partitions; the source is `<cluster id>/<topic>`.

@@ -7,15 +7,18 @@
 
 mod alert_topic;
 mod broker;
+mod faults;
 mod newest;
 mod producer;
 mod source;
+mod statistics;
 
 pub use alert_topic::{AlertTopic, Heard, Reading};
 pub use broker::{BrokerError, TopicStarts, connect};
 pub use newest::{Newest, read_newest};
 pub use producer::{DeadLetterTopic, Producer};
 pub use source::{SourceSettings, read_topic};
+pub use statistics::BrokerFacts;
 
 use rdkafka::config::ClientConfig;
 
@@ -24,6 +27,8 @@ use crate::config::kafka::Kafka;
 
 /// Bytes that one fetch may ask for: small fetches are as fast as large, and bound memory.
 const FETCH_BYTES: usize = 2 << 20;
+/// How often librdkafka tells how its connections and queues stand, ms.
+const STATISTICS_MS: &str = "2000";
 
 /// librdkafka refuses a session that is longer than this, its default.
 const POLL_INTERVAL_MS: u128 = 300_000;
@@ -60,7 +65,8 @@ pub fn consumer_config(kafka: &Kafka, config: &Config) -> ClientConfig {
         .set("fetch.queue.backoff.ms", "5")
         .set("fetch.message.max.bytes", FETCH_BYTES.to_string())
         .set("queued.max.messages.kbytes", prefetch_kib)
-        .set("queued.min.messages", "100000");
+        .set("queued.min.messages", "100000")
+        .set("statistics.interval.ms", STATISTICS_MS);
     if let Some(instance) = &kafka.instance_id {
         client.set("group.instance.id", instance);
     }

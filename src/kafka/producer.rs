@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use rdkafka::client::ClientContext;
-use rdkafka::config::ClientConfig;
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseRecord, Producer as _, ProducerContext, ThreadedProducer};
 
+use super::faults;
 use crate::dead_letter::DeadLetter;
 
 /// How long all acknowledgements may take: as long as a commit is tried.
@@ -31,7 +32,15 @@ struct Reports {
     refused: Arc<Mutex<Vec<Refused>>>,
 }
 
-impl ClientContext for Reports {}
+impl ClientContext for Reports {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
+        faults::tell_line(level, facility, line);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        faults::tell(&error, reason);
+    }
+}
 
 impl ProducerContext for Reports {
     type DeliveryOpaque = usize;

@@ -1,29 +1,34 @@
 //! The poll loop: rebalances, records, ends of partitions, orders of the writing stage.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use rdkafka::client::ClientContext;
-use rdkafka::config::ClientConfig;
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::types::RDKafkaRespErr;
-use rdkafka::{Offset, TopicPartitionList};
+use rdkafka::{Offset, Statistics, TopicPartitionList};
 use retrytoll_core::silence::Silence;
 use retrytoll_core::step::Progress;
 use retrytoll_lake::{Clock, Point};
 
-use crate::pipeline::{Closed, Fact, Order, Reader, SourceRecord, Term};
+use super::faults;
+use super::statistics::BrokerFacts;
+use crate::metrics::Metrics;
+use crate::pipeline::{Closed, Fact, Health, Order, Reader, SourceRecord, Term};
 
 /// How long one poll may wait for a record.
 const POLL: Duration = Duration::from_millis(20);
 /// Batches that are not full are handed on so often, ms.
 const HAND_ON_MS: i64 = 100;
+/// How long to wait before asking a full outlet again.
+const OUTLET_WAIT: Duration = Duration::from_millis(1);
 /// How long the last commit may take, once all was handed on.
 const LINGER: Duration = Duration::from_secs(8);
 /// Records between two looks at the clock and at orders.
@@ -35,12 +40,19 @@ pub struct SourceSettings {
     pub topic: String,
     /// End when every partition was read to its end: the demo, and bounded reads.
     pub until_end: bool,
+    /// Where it is told how reading goes.
+    pub health: Arc<Health>,
+    pub metrics: Arc<Metrics>,
 }
 
 /// What a rebalance said, kept until the poll loop takes it: the callback may do nothing else.
 #[derive(Default)]
 pub(super) struct Rebalances {
     told: Mutex<Vec<Told>>,
+    /// The group has given us what it has for us, if only nothing, since it last took something.
+    has_answered: AtomicBool,
+    /// Where statistics of which topic are left.
+    watched: Option<(Arc<Metrics>, String)>,
 }
 
 impl Rebalances {
@@ -59,14 +71,23 @@ pub(super) enum Told {
 }
 
 impl ClientContext for Rebalances {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
+        faults::tell_line(level, facility, line);
+    }
+
     fn error(&self, error: KafkaError, reason: &str) {
-        if matches!(error, KafkaError::PartitionEOF(_))
-            || error.rdkafka_error_code() == Some(RDKafkaErrorCode::PartitionEOF)
-        {
-            return;
+        faults::tell(&error, reason);
+    }
+
+    fn stats(&self, statistics: Statistics) {
+        let topic = self.watched.as_ref().map_or("", |(_, topic)| topic);
+        let facts = BrokerFacts::of(&statistics, topic);
+        if facts.is_whole() {
+            faults::over();
         }
-        // librdkafka goes on by itself; a broker that is down is told once by it.
-        tracing::warn!(%error, reason, "kafka");
+        if let Some((metrics, _)) = &self.watched {
+            metrics.brokers.set(facts);
+        }
     }
 }
 
@@ -87,7 +108,10 @@ impl ConsumerContext for Rebalances {
             // Nothing to ask the lake for; unanswered, the group would wait for us.
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
                 match consumer.incremental_assign(list) {
-                    Ok(()) => return,
+                    Ok(()) => {
+                        self.has_answered.store(true, Ordering::Relaxed);
+                        return;
+                    }
                     Err(error) => Told::Failed(error),
                 }
             }
@@ -99,6 +123,8 @@ impl ConsumerContext for Rebalances {
             }
             _ => Told::Failed(KafkaError::Rebalance(error.into())),
         };
+        let is_given = matches!(told, Told::Assigned(_));
+        self.has_answered.store(is_given, Ordering::Relaxed);
         if let Ok(mut queue) = self.told.lock() {
             queue.push(told);
         }
@@ -114,9 +140,13 @@ pub fn read_topic(
     clock: &Clock,
     stop: &AtomicBool,
 ) -> anyhow::Result<Reader> {
+    let rebalances = Rebalances {
+        watched: Some((Arc::clone(&settings.metrics), settings.topic.clone())),
+        ..Rebalances::default()
+    };
     let consumer: BaseConsumer<Rebalances> = settings
         .client
-        .create_with_context(Rebalances::default())
+        .create_with_context(rebalances)
         .context("cannot make a consumer")?;
     consumer
         .subscribe(&[&settings.topic])
@@ -124,6 +154,9 @@ pub fn read_topic(
     let mut source = Source {
         consumer,
         topic: settings.topic.clone(),
+        clock: clock.clone(),
+        health: Arc::clone(&settings.health),
+        metrics: Arc::clone(&settings.metrics),
         reader,
         assigned: BTreeMap::new(),
         term: 0,
@@ -150,6 +183,9 @@ pub fn read_topic(
 struct Source {
     consumer: BaseConsumer<Rebalances>,
     topic: String,
+    clock: Clock,
+    health: Arc<Health>,
+    metrics: Arc<Metrics>,
     reader: Reader,
     /// Partitions that the group gave us, with the number of their term.
     assigned: BTreeMap<i32, u64>,
@@ -176,6 +212,7 @@ impl Source {
         let mut seen_any = false;
         loop {
             let now_ms = clock.now_ms();
+            self.health.polled(now_ms);
             self.obey(orders, now_ms)?;
             if self.is_stopped {
                 return Ok(());
@@ -222,8 +259,12 @@ impl Source {
                          `retrytoll check`, then start again"
                     );
                 }
+                Err(KafkaError::MessageConsumptionFatal(code)) => anyhow::bail!(
+                    "the brokers refuse this consumer for good ({code}); give each instance a \
+                     kafka.instance_id of its own, or none, then start again"
+                ),
                 Err(error) => {
-                    tracing::debug!(%error, "poll");
+                    faults::tell(&error, "while reading");
                     return Ok(());
                 }
             }
@@ -273,7 +314,16 @@ impl Source {
         if self.reader.outlet.retry()? {
             self.reader.close_all(now_ms)?;
         }
+        self.health.reads(self.reads_all_that_is_ours());
+        self.metrics.reading.set(self.reader.facts());
         Ok(())
+    }
+
+    /// The group has answered, and what it gave us was claimed and is being read.
+    fn reads_all_that_is_ours(&self) -> bool {
+        let context = self.consumer.context();
+        context.has_answered.load(Ordering::Relaxed)
+            && self.assigned.keys().all(|it| self.reader.owns(*it))
     }
 
     fn take_rebalances(&mut self) -> anyhow::Result<()> {
@@ -302,7 +352,17 @@ impl Source {
 
     /// Facts about ownership are few; they wait for a place, and the heartbeat goes on meanwhile.
     fn tell(&mut self, fact: Fact) -> anyhow::Result<()> {
-        self.reader.outlet.send_blocking(fact)?;
+        self.wait()?;
+        self.reader.outlet.send(fact)?;
+        self.wait()
+    }
+
+    /// Waits for the overflow slot. The lake may take minutes to answer, and that is no fault here.
+    fn wait(&mut self) -> anyhow::Result<()> {
+        while !self.reader.outlet.retry()? {
+            self.health.polled(self.clock.now_ms());
+            std::thread::park_timeout(OUTLET_WAIT);
+        }
         Ok(())
     }
 
@@ -394,11 +454,11 @@ impl Source {
     }
 
     fn end(&mut self, now_ms: i64) -> anyhow::Result<()> {
-        self.reader.outlet.wait()?;
+        self.wait()?;
         self.reader.close_all(now_ms)?;
         while self.reader.outlet.is_full() {
             // What did not fit is still there; partitions handed on already have nothing more.
-            self.reader.outlet.wait()?;
+            self.wait()?;
             self.reader.close_all(now_ms)?;
         }
         self.reader.tell_first_look();

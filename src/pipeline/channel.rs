@@ -74,6 +74,11 @@ impl Outlet {
         }
     }
 
+    /// Bytes of the batches that wait for the writing stage.
+    pub fn bytes(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
     /// Tries the overflow slot again; true where nothing is left in it.
     pub fn retry(&mut self) -> Result<bool, Closed> {
         if let Some(fact) = self.overflow.take() {

@@ -1,6 +1,6 @@
-//! What the writing stage does → numbers that whoever watches it reads, at any time.
+//! What the stages do → numbers that whoever watches them reads, at any time.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// How an instance is doing. Each number is written by one thread.
 #[derive(Debug, Default)]
@@ -17,6 +17,14 @@ pub struct Health {
     behind_ms: AtomicI64,
     /// How often the job of an alert rule failed.
     failed_rules: AtomicU64,
+    /// When the poll loop last went round, and since when a commit is under way, ms of wall time;
+    /// 0: never, or not now.
+    polled_ms: AtomicI64,
+    committing_since_ms: AtomicI64,
+    /// The group has answered, and all that it gave us is being read.
+    is_reading: AtomicBool,
+    /// The writing stage ended with an error.
+    is_broken: AtomicBool,
 }
 
 /// [`Health`] at an instant.
@@ -30,6 +38,10 @@ pub struct Reading {
     pub waiting_since_ms: Option<i64>,
     pub behind_ms: i64,
     pub failed_rules: u64,
+    pub polled_ms: Option<i64>,
+    pub committing_since_ms: Option<i64>,
+    pub is_reading: bool,
+    pub is_broken: bool,
 }
 
 impl Health {
@@ -62,6 +74,24 @@ impl Health {
         self.failed_rules.load(Ordering::Relaxed)
     }
 
+    pub fn polled(&self, now_ms: i64) {
+        self.polled_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    pub fn reads(&self, all_that_is_ours: bool) {
+        self.is_reading.store(all_that_is_ours, Ordering::Relaxed);
+    }
+
+    /// Dead letters, files and positions are on their way, or nothing is any more.
+    pub fn commits(&self, since_ms: Option<i64>) {
+        self.committing_since_ms
+            .store(since_ms.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    pub fn broke(&self) {
+        self.is_broken.store(true, Ordering::Relaxed);
+    }
+
     pub fn read(&self, now_ms: i64) -> Reading {
         let time = |of: &AtomicI64| Some(of.load(Ordering::Relaxed)).filter(|ms| *ms != 0);
         Reading {
@@ -73,6 +103,10 @@ impl Health {
             waiting_since_ms: time(&self.waiting_since_ms),
             behind_ms: self.behind_ms.load(Ordering::Relaxed),
             failed_rules: self.failed_rules(),
+            polled_ms: time(&self.polled_ms),
+            committing_since_ms: time(&self.committing_since_ms),
+            is_reading: self.is_reading.load(Ordering::Relaxed),
+            is_broken: self.is_broken.load(Ordering::Relaxed),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! writing stage encodes, commits and answers with [`Order`]s. Files and Kafka share both.
 
 mod channel;
+mod facts;
 mod health;
 mod message;
 mod pending;
@@ -11,7 +12,8 @@ mod read;
 mod write;
 
 pub use channel::{Closed, Inlet, Outlet, bounded};
+pub use facts::{PartitionFacts, ReadFacts, WriteFacts, WriteSummary};
 pub use health::{Health, Reading};
 pub use message::{Fact, FileMark, Order, Rows, Term};
 pub use read::{ReadCounts, ReadLimits, Reader, SourceRecord};
-pub use write::{Stage, Starts, WriteError, WriteSettings, WriteSummary};
+pub use write::{Stage, Starts, WriteError, WriteSettings};

@@ -111,6 +111,11 @@ impl Pending {
         self.files.bytes()
     }
 
+    /// Bytes that open files hold in memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.files.memory_bytes()
+    }
+
     /// Closes the files; what comes back is ready to be committed.
     pub fn finish(self, now_ms: i64) -> Result<Flush, ParquetError> {
         let files = self.files.finish()?.into_iter().map(|file| DataFile {

@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use retrytoll_core::batch::{EventBatch, SourceId};
-use retrytoll_core::decode::{Decoder, Record};
+use retrytoll_core::decode::{Decoder, Reason, Record};
 use retrytoll_core::derive::{Tables, derive};
 use retrytoll_core::seen::ENTRY_BYTES;
 use retrytoll_core::step::{Effects, PartitionState, Progress, StateLimits, step};
 use retrytoll_lake::Point;
 
 use super::channel::{Closed, Outlet};
+use super::facts::{PartitionFacts, ReadFacts};
 use super::message::{Fact, FileMark, Rows};
 use crate::dead_letter::DeadLetter;
 use crate::lint::FirstLook;
@@ -34,7 +35,7 @@ pub struct SourceRecord<'a> {
     pub payload: Option<&'a [u8]>,
 }
 
-/// Counts since the start, for the log and the end of a run.
+/// Counts since the start, for the log, the end of a run, and whoever watches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCounts {
     pub records: u64,
@@ -42,7 +43,12 @@ pub struct ReadCounts {
     pub duplicates: u64,
     pub replayed: u64,
     pub dead_letters: u64,
+    /// The same by place in [`Reason::ALL`].
+    pub dead_letters_by_reason: [u64; Reason::ALL.len()],
     pub nulls: u64,
+    pub from_the_future: u64,
+    /// Entries that left `seen` at its cap.
+    pub seen_evicted: u64,
 }
 
 /// Bounds of the reading stage.
@@ -133,6 +139,26 @@ impl Reader {
         self.partitions.contains_key(&partition)
     }
 
+    /// Copies what has been counted, for whoever watches.
+    pub fn facts(&self) -> ReadFacts {
+        let of = |it: &Partition| {
+            let clock_ms = it.state.progress().clock_ms;
+            PartitionFacts {
+                next: it.reached,
+                clock_ms: (clock_ms != i64::MIN).then_some(clock_ms),
+            }
+        };
+        let partitions = self.partitions.iter();
+        let seen: usize = self.partitions.values().map(|it| it.state.seen_len()).sum();
+        ReadFacts {
+            counts: self.counts,
+            decoded: self.decoder.counts.clone(),
+            partitions: partitions.map(|(number, it)| (*number, of(it))).collect(),
+            batches_bytes: self.outlet.bytes(),
+            seen_bytes: seen * ENTRY_BYTES,
+        }
+    }
+
     pub fn partitions(&self) -> Vec<i32> {
         self.partitions.keys().copied().collect()
     }
@@ -141,9 +167,11 @@ impl Reader {
     fn share_memory(&mut self) {
         let each = self.limits.seen_bytes_max / ENTRY_BYTES / self.partitions.len().max(1);
         for partition in self.partitions.values_mut() {
+            let evicted = partition.state.seen_evicted();
             partition
                 .state
                 .set_seen_max(each.min(self.limits.state.seen_max));
+            self.counts.seen_evicted += partition.state.seen_evicted() - evicted;
         }
     }
 
@@ -174,6 +202,7 @@ impl Reader {
         if let Err(bad) = self.decoder.decode(&event, &mut partition.batch) {
             if !written {
                 self.counts.dead_letters += 1;
+                self.counts.dead_letters_by_reason[bad.reason as usize] += 1;
                 let letter = DeadLetter::new(&self.source, record, bad, self.limits.keep_payloads);
                 if let Some(look) = &mut self.first_look {
                     look.bad(bad, &self.source, &letter);
@@ -236,6 +265,7 @@ impl Reader {
             return Ok(());
         };
         self.effects.clear();
+        let evicted = partition.state.seen_evicted();
         step(
             &mut partition.state,
             &partition.batch,
@@ -249,6 +279,8 @@ impl Reader {
         self.counts.rows += self.effects.keep.len() as u64;
         self.counts.duplicates += self.effects.duplicates;
         self.counts.replayed += self.effects.replayed;
+        self.counts.from_the_future += self.effects.from_the_future;
+        self.counts.seen_evicted += partition.state.seen_evicted() - evicted;
         let progress = partition.state.progress();
         let rest = EventBatch::new(self.source.clone(), number);
         let batch = std::mem::replace(&mut partition.batch, rest);

@@ -5,6 +5,8 @@
 //! letter that was not acknowledged. A commit that is refused drops everything since the last,
 //! and reading starts again at a claim.
 
+mod error;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,16 +15,22 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use retrytoll_core::batch::SourceId;
+use retrytoll_core::said::Said;
 use retrytoll_core::step::Progress;
 use retrytoll_lake::encode::{FileLimits, Versions, encode};
-use retrytoll_lake::{Clock, LakeError, Point, Position, SourcePartition, Writer};
+use retrytoll_lake::{
+    Clock, ConflictCounts, LakeError, Point, Position, SourcePartition, Writer, completeness_mark,
+};
 use tokio::runtime::Handle;
 
+pub use self::error::WriteError;
 use super::channel::{Closed, Inlet};
+use super::facts::{WriteFacts, WriteSummary};
 use super::health::Health;
 use super::message::{Fact, Order, Rows, Term};
 use super::pending::Pending;
 use crate::dead_letter::DeadLetter;
+use crate::metrics::{Metrics, seconds};
 use crate::outlet::DeadLetterOutlet;
 
 /// How long to wait for a fact before looking at the clock again.
@@ -43,38 +51,6 @@ pub struct WriteSettings {
     pub files: FileLimits,
     /// A refused commit begins anew; a file's reader ends instead.
     pub restarts: bool,
-}
-
-/// Why the writing stage ended before its time.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    #[error("the lake refused a commit")]
-    Lake(#[from] LakeError),
-    #[error("rows could not be written to a file of the lake; is the disk full?")]
-    Parquet(#[from] parquet::errors::ParquetError),
-    #[error("a batch could not be laid out as Arrow: this is a bug, please report it")]
-    Arrow(#[from] arrow::error::ArrowError),
-    #[error("dead letters could not be delivered, so nothing may pass them")]
-    DeadLetters(#[source] anyhow::Error),
-    #[error("a partition's start could not be found")]
-    Start(#[source] anyhow::Error),
-    #[error(
-        "another process took our partitions {FENCES_MAX} times within a minute ({by}); \
-         stop one of the two, or give them different groups"
-    )]
-    Fenced { by: String },
-}
-
-/// What was done, for the end of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WriteSummary {
-    pub rows: u64,
-    pub files: u64,
-    pub bytes: u64,
-    pub commits: u64,
-    pub dead_letters: u64,
-    /// The last version of `attempts` that is ours.
-    pub version: Option<u64>,
 }
 
 /// Where a partition starts that is about to be claimed, and whether the log still holds what
@@ -99,6 +75,8 @@ pub struct Stage<S> {
     pub leading: Arc<AtomicBool>,
     /// How this stage does.
     pub health: Arc<Health>,
+    /// Where it leaves its counts.
+    pub metrics: Arc<Metrics>,
     pending: Pending,
     table: PathBuf,
     committed_ms: i64,
@@ -106,6 +84,10 @@ pub struct Stage<S> {
     void: bool,
     fences_ms: Vec<i64>,
     summary: WriteSummary,
+    conflicts: ConflictCounts,
+    /// Dead letters since they were last told of, and what was told.
+    letters_untold: usize,
+    letters_said: Said,
 }
 
 impl<S: Starts> Stage<S> {
@@ -135,18 +117,25 @@ impl<S: Starts> Stage<S> {
             orders,
             leading: Arc::new(AtomicBool::new(false)),
             health: Arc::default(),
+            metrics: Arc::default(),
             pending,
             table,
             committed_ms,
             void: false,
             fences_ms: Vec::new(),
             summary: WriteSummary::default(),
+            conflicts: ConflictCounts::default(),
+            letters_untold: 0,
+            letters_said: Said::default(),
         }
     }
 
     /// Works until the reader ends. Everything that was told is committed then.
     pub fn run(mut self, inlet: &Inlet) -> Result<WriteSummary, WriteError> {
         let result = self.work(inlet);
+        if result.is_err() {
+            self.health.broke();
+        }
         // Whatever came, the reader must not wait for orders any more.
         let _ = self.orders.try_send(Order::Stop);
         result.map(|()| self.summary)
@@ -251,6 +240,8 @@ impl<S: Starts> Stage<S> {
         let stands = (rows.progress, rows.file);
         self.pending
             .add_rows(&partition, &encoded, &rows.keep, stands, now_ms)?;
+        let held = self.pending.memory_bytes();
+        self.metrics.encode_bytes.store(held, Ordering::Relaxed);
         Ok(())
     }
 
@@ -269,7 +260,10 @@ impl<S: Starts> Stage<S> {
             };
             starts.insert(partition, start);
         }
-        let claimed = self.runtime.block_on(self.writer.claim(&starts))?;
+        self.health.commits(Some(self.clock.now_ms()));
+        let claimed = self.runtime.block_on(self.writer.claim(&starts));
+        self.health.commits(None);
+        let claimed = claimed?;
         let mut read = Vec::new();
         for (partition, claim) in claimed {
             let Position {
@@ -300,8 +294,10 @@ impl<S: Starts> Stage<S> {
         }
         self.committed_ms = self.clock.now_ms();
         self.summary.commits += 1;
+        self.summary.claims += 1;
         self.look_who_leads();
         Point::Claimed.pass();
+        self.leave_facts();
         self.order(Order::Read {
             term: term.number,
             positions: read,
@@ -321,10 +317,26 @@ impl<S: Starts> Stage<S> {
         }
         self.writer.revoke(&partitions);
         self.look_who_leads();
+        self.leave_facts();
         for partition in &partitions {
             self.pending.forget(partition);
         }
         if has_rows { self.flush() } else { Ok(()) }
+    }
+
+    /// Leaves what was done, for whoever watches.
+    fn leave_facts(&mut self) {
+        self.conflicts.add(&self.writer.take_conflicts());
+        let positions = self.writer.state().positions();
+        let ours = self.writer.owned().iter();
+        let ours = ours.filter(|it| it.source == self.settings.source.0);
+        let next = ours.filter_map(|it| Some((it.partition, positions.get(it)?.next)));
+        self.metrics.writing.set(WriteFacts {
+            summary: self.summary,
+            conflicts: self.conflicts,
+            next: next.collect(),
+            mark: completeness_mark(&positions),
+        });
     }
 
     fn look_who_leads(&self) {
@@ -363,17 +375,31 @@ impl<S: Starts> Stage<S> {
             return Ok(());
         }
         let fresh = Pending::new(&self.table, self.settings.files);
-        let mut pending = std::mem::replace(&mut self.pending, fresh);
+        let pending = std::mem::replace(&mut self.pending, fresh);
+        self.health.commits(Some(self.clock.now_ms()));
+        let result = self.commit(pending);
+        self.health.commits(None);
+        self.metrics.encode_bytes.store(0, Ordering::Relaxed);
+        result
+    }
+
+    fn commit(&mut self, mut pending: Pending) -> Result<(), WriteError> {
         let letters = std::mem::take(&mut pending.dead_letters);
         self.deliver(&letters)?;
         Point::DeadLetters.pass();
         let now_ms = self.clock.now_ms();
-        let rows = pending.rows;
+        let (rows, began_ms) = (pending.rows, pending.began_ms());
         let flush = pending.finish(now_ms)?;
         Point::Files.pass();
+        let put_ms = self.clock.now_ms();
         let committed = self.runtime.block_on(self.writer.flush(&flush))?;
         self.committed_ms = self.clock.now_ms();
         self.health.committed(self.committed_ms);
+        let since = |ms: i64| seconds(self.committed_ms - ms);
+        self.metrics.commit_seconds.observe(since(put_ms));
+        if let Some(began_ms) = began_ms {
+            self.metrics.flush_seconds.observe(since(began_ms));
+        }
         // At our claim others may not have made theirs yet: their partitions show now.
         self.look_who_leads();
         let bytes: u64 = flush.files.iter().map(|file| file.size).sum();
@@ -381,8 +407,10 @@ impl<S: Starts> Stage<S> {
         self.summary.files += flush.files.len() as u64;
         self.summary.bytes += bytes;
         self.summary.commits += 1;
+        self.summary.position_commits += u64::from(flush.files.is_empty());
         self.summary.dead_letters += letters.len() as u64;
         self.summary.version = Some(committed.version);
+        self.leave_facts();
         tracing::info!(
             version = committed.version,
             rows,
@@ -404,7 +432,12 @@ impl<S: Starts> Stage<S> {
         if letters.is_empty() {
             return Ok(());
         }
-        tracing::warn!(dead_letters = letters.len(), "records that are no events");
+        self.letters_untold += letters.len();
+        let kind = "records that are no events";
+        if self.letters_said.again(kind, self.clock.now_ms()).is_some() {
+            tracing::warn!(dead_letters = self.letters_untold, "{kind}");
+            self.letters_untold = 0;
+        }
         self.outlet
             .deliver(letters)
             .map_err(WriteError::DeadLetters)
@@ -433,7 +466,9 @@ impl<S: Starts> Stage<S> {
             by,
             "a commit was refused; reading again from the lake's positions"
         );
+        self.summary.restarts += 1;
         self.writer.abandon_flush();
+        self.leave_facts();
         self.leading.store(false, Ordering::Release);
         self.pending = Pending::new(&self.table, self.settings.files);
         self.void = true;

@@ -55,7 +55,8 @@ impl Lake {
     }
 
     fn look(&self, profiles: &mut Profiles, mark_ms: i64) -> Vec<String> {
-        self.runtime.block_on(profiles.make_next(Some(mark_ms)));
+        let done = self.runtime.block_on(profiles.make_next(Some(mark_ms)));
+        done.unwrap();
         self.files()
     }
 
@@ -144,9 +145,11 @@ fn days_of_which_nothing_is_known_are_remembered() {
 fn a_lake_of_a_day_has_no_profile() {
     let lake = Lake::of(&[0, 1]);
     let mut profiles = lake.profiles();
-    lake.runtime.block_on(profiles.make_next(None));
+    let done = lake.runtime.block_on(profiles.make_next(None));
+    assert!(!done.unwrap(), "without a mark nothing is due");
     let mark_ms = start_ms(FIRST_DAY) + 23 * HOUR_MS;
-    lake.runtime.block_on(profiles.make_next(Some(mark_ms)));
+    let done = lake.runtime.block_on(profiles.make_next(Some(mark_ms)));
+    done.unwrap();
     assert!(!lake.root().join(PROFILE).exists());
 }
 
@@ -164,7 +167,9 @@ fn of_two_leaders_one_commits_a_day() {
         let session = Session::open(&url, None, old.limits.clone()).await?;
         // Another begins and ends meanwhile.
         let mut new = lake.profiles();
-        new.make_next(Some(start_ms(day) + 2 * HOUR_MS)).await;
+        new.make_next(Some(start_ms(day) + 2 * HOUR_MS))
+            .await
+            .unwrap();
         old.make_day(&folder, &mut writer, &session, day - 1).await
     });
     let refused = format!("{:#}", refused.unwrap_err());

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
-use retrytoll_jobs::{CompleteThrough, Format, JobError, Limits, Session, Window, Zone, lake_url};
+use retrytoll_jobs::{
+    CompleteThrough, Format, JobError, Limits, Session, Usage, Window, Zone, lake_url,
+};
 use retrytoll_lake::{Clock, completeness_mark};
 use tokio::runtime::Runtime;
 use url::Url;
@@ -67,6 +69,7 @@ pub fn limits(config: &Config) -> Limits {
         spill_bytes: config.limits.spill_bytes_max,
         spill_folder: None,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
+        usage: Usage::default(),
     }
 }
 

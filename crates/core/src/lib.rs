@@ -19,6 +19,7 @@ pub mod notify;
 pub mod operation;
 pub mod profile;
 pub mod prompt;
+pub mod said;
 pub mod secret;
 pub mod seen;
 pub mod silence;

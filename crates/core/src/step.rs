@@ -144,6 +144,12 @@ impl PartitionState {
         }
     }
 
+    /// Entries that `seen` has.
+    #[must_use]
+    pub fn seen_len(&self) -> usize {
+        self.seen.len()
+    }
+
     /// Entries that left `seen` at its cap.
     #[must_use]
     pub fn seen_evicted(&self) -> u64 {

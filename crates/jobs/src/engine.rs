@@ -1,7 +1,7 @@
 //! Limits → DataFusion, as every question of a session runs on it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
@@ -25,6 +25,34 @@ pub struct Limits {
     pub spill_folder: Option<PathBuf>,
     /// How many threads one query may use; where memory is short for so many, fewer work.
     pub threads: usize,
+    /// What of it is taken, over all sessions that were given a copy of this.
+    pub usage: Usage,
+}
+
+/// What open sessions take, to be looked at from outside.
+#[derive(Clone, Debug, Default)]
+pub struct Usage(Arc<Mutex<Vec<Weak<RuntimeEnv>>>>);
+
+impl Usage {
+    fn watch(&self, runtime: &Arc<RuntimeEnv>) {
+        if let Ok(mut sessions) = self.0.lock() {
+            sessions.retain(|it| it.strong_count() > 0);
+            sessions.push(Arc::downgrade(runtime));
+        }
+    }
+
+    /// Bytes of memory that questions hold now, and bytes that they have spilled to disk.
+    #[must_use]
+    pub fn now(&self) -> (usize, u64) {
+        let Ok(sessions) = self.0.lock() else {
+            return (0, 0);
+        };
+        let open = sessions.iter().filter_map(Weak::upgrade);
+        open.fold((0, 0), |(memory, spilled), it| {
+            let disk = it.disk_manager.used_disk_space();
+            (memory + it.memory_pool.reserved(), spilled + disk)
+        })
+    }
 }
 
 impl Default for Limits {
@@ -34,6 +62,7 @@ impl Default for Limits {
             spill_bytes: 4 << 30,
             spill_folder: None,
             threads: 2,
+            usage: Usage::default(),
         }
     }
 }
@@ -51,10 +80,12 @@ pub fn runtime(limits: &Limits) -> Result<Arc<RuntimeEnv>, DataFusionError> {
     let disk = DiskManagerBuilder::default()
         .with_mode(mode)
         .with_max_temp_directory_size(limits.spill_bytes);
-    RuntimeEnvBuilder::new()
+    let runtime = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(PartsPool::new(limits.memory_bytes)))
         .with_disk_manager_builder(disk)
-        .build_arc()
+        .build_arc()?;
+    limits.usage.watch(&runtime);
+    Ok(runtime)
 }
 
 /// One question's tables and settings.

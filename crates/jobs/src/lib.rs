@@ -24,7 +24,7 @@ mod views;
 mod window;
 
 pub use catalog::{Catalog, Job};
-pub use engine::Limits;
+pub use engine::{Limits, Usage};
 pub use error::{JobError, Place};
 pub use facts::Facts;
 pub use hours::Span;

@@ -50,4 +50,6 @@ pub use position::{Mark, Owner, Position, SourcePartition, completeness_mark};
 pub use retry::RetryLimits;
 pub use settle::{Conflict, Range};
 pub use table::{Table, TableSpec};
-pub use writer::{Claimed, Committed, Flush, Member, Replaced, Replacement, Writer, WriterLimits};
+pub use writer::{
+    Claimed, Committed, ConflictCounts, Flush, Member, Replaced, Replacement, Writer, WriterLimits,
+};

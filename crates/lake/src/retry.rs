@@ -58,6 +58,19 @@ impl Retry {
         }
     }
 
+    /// The commit of `version` is in the log.
+    pub(crate) fn over(&self, version: u64) {
+        if self.tries > 0 {
+            let waited_ms = self.clock.now_ms() - self.began_ms;
+            tracing::info!(
+                version,
+                tries = self.tries,
+                waited_ms,
+                "commit taken at last"
+            );
+        }
+    }
+
     /// Waits before the next try of `version`; `why` is the answer to the last one.
     ///
     /// # Errors
@@ -77,7 +90,10 @@ impl Retry {
                 source: why,
             });
         }
-        tracing::warn!(version, tries = self.tries, waited_ms, error = %why, "commit not taken, trying again");
+        // Tries are told at growing intervals: 1, 2, 4, 8 …
+        if self.tries.is_power_of_two() {
+            tracing::warn!(version, tries = self.tries, waited_ms, error = %why, "commit not taken, trying again");
+        }
         let mut left_ms = self.wait_ms;
         while left_ms > 0 && !self.stop.load(Ordering::Acquire) {
             let slice_ms = left_ms.min(STOP_SEEN_MS);

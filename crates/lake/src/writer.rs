@@ -8,7 +8,10 @@
 //! pass.
 
 mod commit;
+mod conflicts;
 mod leader;
+
+pub use self::conflicts::ConflictCounts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -133,6 +136,7 @@ pub struct Writer {
     leader: Option<i64>,
     /// Set when the process is to end.
     stop: Arc<AtomicBool>,
+    conflicts: ConflictCounts,
 }
 
 impl Writer {
@@ -160,6 +164,7 @@ impl Writer {
             in_flush: BTreeSet::new(),
             leader: None,
             stop: Arc::default(),
+            conflicts: ConflictCounts::default(),
         };
         writer.add_missing_columns().await?;
         Ok(writer)
@@ -192,6 +197,11 @@ impl Writer {
     #[must_use]
     pub fn owned(&self) -> &BTreeSet<SourcePartition> {
         &self.owned
+    }
+
+    /// What commits met since this was last asked.
+    pub fn take_conflicts(&mut self) -> ConflictCounts {
+        std::mem::take(&mut self.conflicts)
     }
 
     /// Takes partitions over: a commit without files that states their positions as they are at

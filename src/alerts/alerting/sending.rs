@@ -24,7 +24,12 @@ impl Alerting {
         let more = unsent.len().saturating_sub(SENT_A_TICK_MAX);
         let due = unsent.into_iter().take(SENT_A_TICK_MAX).collect::<Vec<_>>();
         let (keys, letters) = self.letters(&due, more)?;
+        let of = |row: &&Row| (row.transition.rule.clone(), row.transition.state.word());
+        let first = due.iter().map(of).collect::<Vec<_>>();
         let mut sent = self.send(outbox, &keys, letters, false).await?;
+        for (rule, state) in first {
+            self.metrics.tasks.sent(&rule, state);
+        }
         outbox.mark_sent(&keys).await?;
 
         // Read after the sends above, which it must not be before.
@@ -66,7 +71,11 @@ impl Alerting {
         outbox.fence().await?;
         let outlet = Arc::clone(&self.outlet);
         let letters = tokio::task::spawn_blocking(move || outlet.send(&letters).map(|()| letters));
-        let letters = letters.await.context("the sender broke")??;
+        let letters = letters.await.context("the sender broke")?;
+        if letters.is_err() {
+            self.metrics.tasks.send_failed();
+        }
+        let letters = letters?;
         Point::AlertSent.pass();
         let now_ms = self.clock.now_ms();
         let ids = keys.iter().map(|(key, number)| {

@@ -16,6 +16,7 @@ use crate::alerts::data::{self, Evidence};
 use crate::alerts::extent::{self, MINUTE_MS};
 use crate::alerts::outbox::Outbox;
 use crate::alerts::watch::{SILENT_WINDOWS, Watch};
+use crate::clock::Stopwatch;
 use crate::lake;
 
 /// A tick that is decided later than this after its instant, ms, makes an alert `stale`.
@@ -136,22 +137,25 @@ impl Alerting {
                 (it, data)
             })
             .collect::<Vec<_>>();
+        let mut done = Vec::new();
         for watch in &self.watches {
             if !self.is_worth(watch, outbox, look, busy) {
                 continue;
             }
-            match self.changes(watch, outbox, session, look).await {
-                Ok(changes) => decided.extend(changes),
-                Err(error) => {
-                    self.health.rule_failed();
-                    let (error, at) = (format!("{error:#}"), time_text(look.at_ms));
-                    tracing::warn!(rule = watch.rule.name, at, error, "an alert rule failed");
-                }
-            }
+            let stopwatch = Stopwatch::start();
+            let changes = self.changes(watch, outbox, session, look).await;
+            let (rule, took) = (&watch.rule.name, stopwatch.elapsed());
+            self.metrics.tasks.ran(rule, took, changes.is_err());
+            done.push((rule.clone(), changes.map(|it| decided.extend(it))));
+        }
+        for (rule, done) in done {
+            self.tell_rule(rule, done);
         }
         let transitions = decided.iter().map(|(it, _)| it.clone()).collect::<Vec<_>>();
         outbox.decide(decided).await?;
         for transition in transitions {
+            let state = transition.state.word();
+            self.metrics.tasks.decided(&transition.rule, state);
             tracing::info!(
                 dedup_key = transition.dedup_key,
                 id = transition.id(),
@@ -162,6 +166,20 @@ impl Alerting {
             );
         }
         Ok(())
+    }
+
+    /// Tells of a rule that failed, and when it works again.
+    fn tell_rule(&mut self, rule: String, done: anyhow::Result<()>) {
+        let now_ms = self.clock.now_ms();
+        let message = format!("the alert rule {rule}; it is looked at again at the next tick");
+        let told = self.told_rules.entry(rule).or_default();
+        match done {
+            Ok(()) => told.went_well("an alert rule", now_ms),
+            Err(error) => {
+                self.health.rule_failed();
+                told.failed(&message, &error, now_ms);
+            }
+        }
     }
 
     /// Whether a rule is looked at: it is due, and something can have changed. Where nothing fires

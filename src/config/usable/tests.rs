@@ -147,6 +147,7 @@ fn assert_defaults(config: &Config, lake: &str) {
             vacuum_every: 86_400 * S,
         }
     );
+    assert_eq!(config.http_listen, None);
 }
 
 #[test]
@@ -242,6 +243,7 @@ fn what_was_typed_at_init_stands_in_the_file() {
         ("alerts.off", "unpriced"),
         ("alerts.retries_per_hour", "500"),
         ("alerts.heartbeat", "off"),
+        ("http.listen", "[::1]:9464"),
     ];
     let (typed, raw) = fixture.load_raw(&[], &flags).expect("no mistake");
     let text = template::text(&raw);
@@ -251,6 +253,7 @@ fn what_was_typed_at_init_stands_in_the_file() {
     assert_eq!(read.alerts.hide, ["model", "tenant"]);
     assert_eq!(read.alerts.off, ["unpriced"]);
     assert_eq!(read.alerts.retries_per_hour, 500);
+    assert_eq!(read.http_listen, "[::1]:9464".parse().ok());
     assert!(!read.alerts.heartbeat);
 }
 

@@ -81,6 +81,7 @@ pub struct FlushFiles {
     held_bytes: usize,
     done: Vec<WrittenFile>,
     batches: u64,
+    memory_bytes: usize,
 }
 
 impl FlushFiles {
@@ -95,6 +96,7 @@ impl FlushFiles {
             held_bytes: 0,
             done: Vec::new(),
             batches: 0,
+            memory_bytes: 0,
         }
     }
 
@@ -138,6 +140,12 @@ impl FlushFiles {
             .values()
             .map(|it| it.writer.bytes_written() as u64 + it.writer.in_progress_size() as u64);
         self.done.iter().map(|it| it.bytes).sum::<u64>() + open.sum::<u64>()
+    }
+
+    /// Bytes that the open files held in memory after the last batch.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_bytes
     }
 
     /// Finishes and names all files; call it at the end of a flush.
@@ -244,8 +252,11 @@ impl FlushFiles {
 
     fn bound_memory(&mut self) -> Result<(), ParquetError> {
         let held = |open: &Open| open.writer.memory_size();
-        let bytes_max = self.limits.memory_bytes_max - self.held_bytes;
-        while self.open.values().map(held).sum::<usize>() > bytes_max {
+        loop {
+            self.memory_bytes = self.held_bytes + self.open.values().map(held).sum::<usize>();
+            if self.memory_bytes <= self.limits.memory_bytes_max {
+                break;
+            }
             let Some(largest) = self.open.values_mut().max_by_key(|open| held(open)) else {
                 break;
             };

@@ -4,7 +4,7 @@ use super::store::Verdict;
 use super::*;
 use crate::error::LakeError;
 use crate::replay;
-use crate::{Conflict, Range, Replaced, Replacement};
+use crate::{Conflict, ConflictCounts, Range, Replaced, Replacement};
 
 #[tokio::test]
 async fn the_put_itself_is_refused_where_an_entry_stands() {
@@ -55,9 +55,15 @@ async fn a_lost_answer_is_a_success() {
     faults.then(Verdict::LoseAnswer);
     let done = a.flush(&world.flush(&run(0, 0, 10))).await.unwrap();
     assert_eq!((done.version, faults.are_spent()), (2, true));
+    let met = ConflictCounts {
+        answer_lost: 1,
+        ..ConflictCounts::default()
+    };
+    assert_eq!(a.take_conflicts(), met);
     let next = a.flush(&world.flush(&run(0, 10, 12))).await.unwrap();
     assert_eq!(next.version, 3);
     assert_eq!(world.rows().await, run(0, 0, 12));
+    assert_eq!(a.take_conflicts(), ConflictCounts::default());
 }
 
 /// The answer is lost, and another claims before we look: the flush is in, the next one is not.
@@ -90,6 +96,11 @@ async fn one_of_ours_named_is_a_fence_that_says_who() {
     assert_eq!(fence.owner, crate::Owner::Partition(p(1)));
     assert_eq!(fence.by.to_string(), "member b of group g");
     assert!(a.owned().is_empty());
+    let met = ConflictCounts {
+        fenced: 1,
+        ..ConflictCounts::default()
+    };
+    assert_eq!(a.take_conflicts(), met);
     assert_eq!(world.rows().await, []);
     // Started again at claim, with what is still assigned.
     assert_eq!(

@@ -66,7 +66,10 @@ impl Writer {
                     .write_commit_entry(version, bytes, commit.id)
                     .await
                 {
-                    Ok(()) => return self.landed(commit, version, read_ms).await,
+                    Ok(()) => {
+                        retry.over(version);
+                        return self.landed(commit, version, read_ms).await;
+                    }
                     Err(e) => answer = Some(e.into()),
                 }
             }
@@ -80,8 +83,14 @@ impl Writer {
                     continue;
                 }
             };
-            match settle(&commit.pending, &entries) {
+            let decision = settle(&commit.pending, &entries);
+            // A base that was only too old met nothing.
+            if answer.is_some() {
+                self.conflicts.count(&decision);
+            }
+            match decision {
                 Decision::Success { version } => {
+                    retry.over(version);
                     return self.landed(commit, version, read_ms).await;
                 }
                 Decision::Fenced(fence) => return Err(LakeError::Fenced(Box::new(fence))),
