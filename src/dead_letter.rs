@@ -1,7 +1,7 @@
 //! a bad record → the JSON that goes to the dead-letter topic or file.
 //!
 //! Redacted by default: the event's known fields without long strings, and lengths; around a
-//! parse error at most [`AROUND_BYTES`]. The position finds the original. Configured as `full`,
+//! parse error the shape of at most [`AROUND_BYTES`]. The position finds the original. Configured as `full`,
 //! the payload stands in it as it was.
 
 use base64::Engine as _;
@@ -117,21 +117,58 @@ fn redacted(value: Value) -> Value {
     }
 }
 
-/// At most [`AROUND_BYTES`] bytes about the place, as text, words that look like secrets replaced.
+/// The shape of what is within [`AROUND_BYTES`] bytes about the place: punctuation, numbers and the
+/// names of known fields as they are, of all else the length. What is broken may well be a prompt.
 fn around(payload: &[u8], at: usize) -> String {
     let start = at.min(payload.len()).saturating_sub(AROUND_BYTES / 2);
     let end = (start + AROUND_BYTES).min(payload.len());
-    let text = String::from_utf8_lossy(&payload[start..end]);
-    let words = text.split_inclusive(|it: char| it.is_whitespace() || "\"',:;{}[]".contains(it));
-    words
-        .map(|word| {
-            let bare = word.trim_end_matches(|it: char| !it.is_alphanumeric());
-            match secret::replaced(bare) {
-                Some(replaced) => word.replacen(bare, &replaced, 1),
-                None => word.to_owned(),
+    let mut shape = String::new();
+    let mut from = 0;
+    while from < end {
+        let token = &payload[from..from + token_bytes(&payload[from..])];
+        if from + token.len() > start {
+            shape.push_str(&shape_of(token));
+        }
+        from += token.len();
+    }
+    shape
+}
+
+/// How long the first token is: a string with its quotes as far as they are there, a word, or a
+/// character that stands alone in JSON.
+fn token_bytes(bytes: &[u8]) -> usize {
+    let alone = |byte: u8| b"{}[]:,\" \t\r\n".contains(&byte);
+    match bytes[0] {
+        b'"' => {
+            let mut at = 1;
+            while at < bytes.len() && bytes[at] != b'"' {
+                at += if bytes[at] == b'\\' { 2 } else { 1 };
             }
-        })
-        .collect()
+            (at + 1).min(bytes.len())
+        }
+        byte if alone(byte) => 1,
+        _ => {
+            let end = bytes.iter().position(|byte| alone(*byte));
+            end.unwrap_or(bytes.len())
+        }
+    }
+}
+
+fn shape_of(token: &[u8]) -> String {
+    let content = token.strip_prefix(b"\"").unwrap_or(token);
+    let content = content.strip_suffix(b"\"").unwrap_or(content);
+    let is_string = token[0] == b'"';
+    let is_plain = match token {
+        [_] => !token[0].is_ascii_alphabetic() && token[0].is_ascii(),
+        b"true" | b"false" | b"null" => true,
+        _ if is_string => Field::of(content).is_some(),
+        _ => token.iter().all(|byte| b"0123456789.eE+-".contains(byte)),
+    };
+    match (is_plain, is_string) {
+        (true, _) => String::from_utf8_lossy(token).into_owned(),
+        (false, true) => format!("\"({} bytes)\"", content.len()),
+        (false, false) => format!("({} bytes)", content.len()),
+    }
 }
 
 #[cfg(test)]
@@ -185,21 +222,30 @@ mod tests {
 
     #[test]
     fn a_parse_error_shows_what_is_around_it() {
-        let mut payload = vec![b'x'; 10_000];
-        payload[5_000] = b'!';
-        let bad = Bad {
+        let bad = |at| Bad {
             reason: Reason::InvalidJson,
             field: None,
-            at: Some(5_000),
+            at: Some(at),
         };
-        let around = letter(&payload, bad, false).body["around"].to_string();
-        assert_eq!(around.len(), AROUND_BYTES + 2);
-        assert!(around.contains('!'));
-        let at_end = Bad {
-            at: Some(20_000),
-            ..bad
+        let around = |payload: &[u8], at| {
+            let body = letter(payload, bad(at), false).body;
+            body["around"].as_str().map(str::to_owned)
         };
-        assert!(letter(&payload, at_end, false).body["around"].is_string());
+        let cut = br#"{"request_id":"r-1","attempt":0,"final":true,"prompt":"my \"own\" poem"#;
+        let shape = "{\"request_id\":\"(3 bytes)\",\"attempt\":0,\"final\":true,\"(6 bytes)\":\"(15 bytes)\"";
+        assert_eq!(around(cut, cut.len()).as_deref(), Some(shape));
+        let words = b"{'model': poem, \"a\":-1.5e3}\xff";
+        assert_eq!(
+            around(words, 3).as_deref(),
+            Some("{(7 bytes): (4 bytes), \"(1 bytes)\":-1.5e3}(1 bytes)")
+        );
+        // Of ten thousand numbers, those that lie within.
+        let mut payload = b"1,".repeat(5_000);
+        payload[5_000] = b'!';
+        let shown = around(&payload, 5_000).expect("a shape");
+        assert_eq!((shown.len(), shown.matches('!').count()), (AROUND_BYTES, 1));
+        assert!(around(&payload, 20_000).is_some());
+        assert_eq!(around(b"", 0).as_deref(), Some(""));
     }
 
     #[test]

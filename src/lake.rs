@@ -167,6 +167,7 @@ pub fn query_limits(config: &Config) -> Limits {
         spill_folder: None,
         threads: threads.max(1),
         usage: Usage::default(),
+        time: Some(config.jobs.time_max),
     }
 }
 

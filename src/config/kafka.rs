@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rdkafka::config::ClientConfig;
 use rdkafka::error::KafkaError;
+use rdkafka::types::RDKafkaConfRes;
 
 use super::raw::Entry;
 use super::secret::{self, Secret};
@@ -65,6 +66,10 @@ const OWNED: &[(&str, &str)] = &[
     ("sasl.mechanisms", "set kafka.sasl_mechanism"),
     ("sasl.username", "set kafka.sasl_username"),
     ("sasl.password", "set kafka.sasl_password_file"),
+    (
+        "sasl.jaas.config",
+        "set kafka.sasl_username and kafka.sasl_password_file",
+    ),
     ("ssl.ca.location", "set kafka.ssl_ca_file"),
     ("ssl.certificate.location", "set kafka.ssl_cert_file"),
     ("ssl.key.location", "set kafka.ssl_key_file"),
@@ -315,20 +320,36 @@ fn property(name: &str, entry: &Entry) -> Result<(String, Secret), (String, Stri
         }
     };
     let mut alone = ClientConfig::new();
-    let refused = match alone.set(name, &value).create_native_config() {
+    let (refused, shown) = match alone.set(name, &value).create_native_config() {
         Ok(_) => return Ok((name.to_owned(), Secret(value))),
+        // The value may be a secret under a misspelt name.
+        Err(KafkaError::ClientConfig(RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN, why, ..)) => {
+            (format!(": {}", why.trim()), file)
+        }
         // The reason may quote the value.
-        Err(KafkaError::ClientConfig(_, why, ..)) if !file => format!(": {}", why.trim()),
-        Err(_) => String::new(),
+        Err(KafkaError::ClientConfig(_, why, ..)) if !file => (format!(": {}", why.trim()), true),
+        Err(_) => (String::new(), true),
     };
     let hint = "see librdkafka's CONFIGURATION.md for names and values".into();
-    Err((format!("is refused by librdkafka{refused}"), hint, true))
+    Err((format!("is refused by librdkafka{refused}"), hint, shown))
+}
+
+/// Whether the value of a property of the user's own may be shown.
+pub(super) fn is_shown(name: &str, entry: &Entry) -> bool {
+    let shown = |wrong: (_, _, bool)| wrong.2;
+    !is_secret(name) && property(name, entry).map_or_else(shown, |_| true)
 }
 
 /// Whether a property of librdkafka holds a secret.
-pub(super) fn is_secret(name: &str) -> bool {
+fn is_secret(name: &str) -> bool {
     let name = name.strip_suffix("_file").map_or(name, |_| "");
-    ["password", "secret", ".pem", "sasl.oauthbearer.config"]
-        .iter()
-        .any(|mark| name.contains(mark))
+    let marks = [
+        "password",
+        "passphrase",
+        "secret",
+        ".pem",
+        "jaas",
+        "sasl.oauthbearer.config",
+    ];
+    marks.iter().any(|mark| name.contains(mark))
 }

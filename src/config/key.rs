@@ -1,5 +1,7 @@
 //! A key, its kind and bounds; typed text → a value of that kind.
 
+use retrytoll_core::secret;
+
 use super::nearest::nearest;
 use super::raw::Typed;
 use super::units::{self, Wrong, show_duration, show_size};
@@ -108,6 +110,10 @@ impl Key {
             }
             (Typed::One(text), _) => text.trim(),
         };
+        if matches!(self.kind, Kind::Url | Kind::Place) && secret::has_login(text) {
+            let problem = "holds a password, and others can read it here";
+            return Err((problem.into(), "write it without user and password".into()));
+        }
         match self.kind {
             Kind::Words(known) => {
                 let words: Vec<String> = text.split(',').map(|word| word.trim().into()).collect();

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use retrytoll_core::secret;
+
 use super::raw::Origin;
 
 /// What is wrong with one value, and what to do.
@@ -25,7 +27,9 @@ impl fmt::Display for Mistake {
             write!(out, "{origin}: ")?;
         }
         out.write_str(&self.key)?;
-        if let Some(value) = &self.value {
+        // A secret may stand where none is expected.
+        let shown = |value: &&String| secret::replaced(value).is_none();
+        if let Some(value) = self.value.as_ref().filter(shown) {
             write!(out, " = {value:?}")?;
         }
         let space = if self.key.is_empty() { "" } else { " " };

@@ -205,7 +205,8 @@ impl RawConfig {
             Some(name) => format!("did you mean {name}?"),
             None => "remove it, or see `retrytoll init -o -` for every key".into(),
         };
-        wrong(Some(typed.to_string()), "is no known key", hint)
+        // Its value may be a secret under a misspelt name.
+        wrong(None, "is no known key", hint)
     }
 
     /// An empty variable is one that is not set.

@@ -1,5 +1,7 @@
 //! Each key → its value and where it came from.
 
+use retrytoll_core::secret;
+
 use super::kafka;
 use super::key::{Key, Kind, Preset, Value};
 use super::raw::{Entry, RawConfig, Typed};
@@ -25,8 +27,10 @@ pub fn show(raw: &RawConfig) -> Vec<Shown> {
     }
     for open in OPEN {
         for (name, entry) in raw.open(open.prefix) {
-            let secret = open.prefix == "kafka.properties" && kafka::is_secret(name);
-            let value = if secret {
+            // A name that librdkafka does not know may be that of a secret, misspelt.
+            let is_property = open.prefix == "kafka.properties";
+            let hidden = is_property && !kafka::is_shown(name, entry) || is_secret(entry);
+            let value = if hidden {
                 HIDDEN.into()
             } else {
                 format!("{:?}", entry.typed.to_string())
@@ -48,6 +52,7 @@ fn shown(key: &Key, entry: Option<&Entry>, raw: &RawConfig) -> Shown {
     let origin = entry.map_or_else(|| "default".into(), |entry| entry.origin.to_string());
     let value = match (entry, key.preset) {
         (Some(_), _) if key.kind == Kind::Secret => HIDDEN.into(),
+        (Some(entry), _) if is_secret(entry) => HIDDEN.into(),
         (Some(entry), _) => match key.read(&entry.typed) {
             Ok(value) => canonical(key, &value),
             Err((problem, _)) => format!("{:?} {problem}", entry.typed.to_string()),
@@ -57,6 +62,7 @@ fn shown(key: &Key, entry: Option<&Entry>, raw: &RawConfig) -> Shown {
             Err((problem, _)) => problem,
         },
         (None, Preset::Follows { rule, .. }) => match raw.get("kafka.topic") {
+            Some(topic) if is_secret(topic) => HIDDEN.into(),
             Some(topic) => format!("{:?}", rule.replace("<topic>", &topic.typed.to_string())),
             None => rule.into(),
         },
@@ -67,6 +73,11 @@ fn shown(key: &Key, entry: Option<&Entry>, raw: &RawConfig) -> Shown {
         value,
         origin,
     }
+}
+
+/// A secret may stand where none is expected.
+fn is_secret(entry: &Entry) -> bool {
+    secret::replaced(&entry.typed.to_string()).is_some()
 }
 
 /// A value as TOML, in its simplest spelling.

@@ -30,7 +30,7 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ("dedupe", "How long an event that comes twice is known."),
     (
         "limits",
-        "Memory, by what it is for: 400MB in all unless changed here.",
+        "Memory, by what it is for: 400MB in all unless changed here. Disk and time of SQL.",
     ),
     (
         "dead_letters",
@@ -289,6 +289,9 @@ pub const KEYS: &[Key] = &[
     key("limits", "spill_max", size(0, 1_000 * GB), is("1GB"),
         "Disk that SQL may spill to. 0B: none.")
         .why("a full disk stops everything on the machine"),
+    key("limits", "sql_time", time(SECOND, DAY), is("5m"),
+        "How long a question of `sql` or `report` may take.")
+        .why("a join of everything with everything takes days"),
 
     key("dead_letters", "content", Kind::Word(&["redacted", "full"]), is("redacted"),
         "redacted: known fields and lengths, no long text. full: the record as it came, prompts \
@@ -334,6 +337,9 @@ pub const KEYS: &[Key] = &[
         "How often alert rules are looked at, by event time; a schedule in jobs.toml counts ticks \
          as minutes.")
         .why("each tick runs SQL over the lake, and alerts come no sooner"),
+    key("jobs", "time_max", time(SECOND, HOUR), is("2m"),
+        "How long a job may take in `run`; one that takes longer has failed.")
+        .why("no other rule is looked at meanwhile"),
     key("jobs", "rollup_rows", Kind::Count { least: 1_000, most: 1_000_000 }, is("20000"),
         "Rows that an hour of the table `rollup` has at most; of more, those with the fewest \
          attempts are put together under `other`.")

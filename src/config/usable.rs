@@ -75,6 +75,7 @@ pub struct Limits {
     pub sql_bytes: usize,
     pub rest_bytes: usize,
     pub spill_bytes_max: u64,
+    pub sql_time: Duration,
 }
 
 impl Limits {
@@ -120,6 +121,7 @@ pub struct Alerts {
 pub struct Jobs {
     pub sql_dir: Option<PathBuf>,
     pub tick: Duration,
+    pub time_max: Duration,
     /// Rows that an hour of the rollup has at most before the rest is put together.
     pub rollup_rows: i64,
 }
@@ -198,6 +200,7 @@ impl Config {
             jobs: Jobs {
                 sql_dir: values.path("jobs.sql_dir"),
                 tick: values.duration("jobs.tick"),
+                time_max: values.duration("jobs.time_max"),
                 rollup_rows: count(&values, "jobs.rollup_rows"),
             },
             maintain: Maintain {
@@ -225,6 +228,7 @@ fn limits(values: &Values<'_>) -> Limits {
         sql_bytes: bytes("limits.sql"),
         rest_bytes: bytes("limits.rest"),
         spill_bytes_max: values.number("limits.spill_max"),
+        sql_time: values.duration("limits.sql_time"),
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use retrytoll_lake::Clock;
 
@@ -26,6 +27,7 @@ fn site(log: &Path, health: &Arc<Health>, stop: &Arc<AtomicBool>) -> Site {
             sql_bytes: 5,
             rest_bytes: 6,
             spill_bytes_max: 7,
+            sql_time: Duration::ZERO,
         },
         leading: Arc::default(),
         stop: Arc::clone(stop),

@@ -12,7 +12,8 @@ use rdkafka::message::Message as _;
 use rdkafka::{Offset, TopicPartitionList};
 use retrytoll_core::notify::Position;
 
-use super::broker::ANSWER_TIMEOUT;
+use super::broker::{ANSWER_TIMEOUT, reach};
+use super::reason::not_made;
 use super::source::{Rebalances, Told};
 use crate::exit::Stop;
 
@@ -79,9 +80,11 @@ impl AlertTopic {
             Reading::Alone { .. } => client.remove("group.instance.id"),
             Reading::Group { name, .. } => client.set("group.id", name),
         };
+        // Where there is no connection, the reader does not know why.
+        reach(client.clone(), topic)?;
         let consumer = client
             .create_with_context(Rebalances::default())
-            .context("cannot make a consumer")?;
+            .map_err(|error| not_made(&error))?;
         let mut it = Self {
             consumer,
             topic: topic.to_owned(),

@@ -4,14 +4,15 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use rdkafka::client::ClientContext;
-use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
-use rdkafka::error::{KafkaError, KafkaResult};
-use rdkafka::{Offset, Statistics, TopicPartitionList};
+use rdkafka::error::KafkaResult;
+use rdkafka::metadata::Metadata;
+use rdkafka::{Offset, TopicPartitionList};
 use retrytoll_core::step::Progress;
 
-use super::{faults, group_config};
+use super::group_config;
+use super::reason::{Reason, Reasons, ask, asker, not_made};
 use crate::config::kafka::{Kafka, Start};
 use crate::exit::Stop;
 use crate::pipeline::Starts;
@@ -26,53 +27,41 @@ const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// Why a topic can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerError {
-    #[error("no answer from {bootstrap}; is kafka.bootstrap right, and the broker up?")]
-    NoAnswer {
-        bootstrap: String,
-        #[source]
-        source: KafkaError,
-    },
-    #[error(
-        "librdkafka refuses the [kafka] keys; correct kafka.session_timeout or kafka.properties"
-    )]
-    Refused(#[source] KafkaError),
+    #[error("{0}")]
+    NoConnection(#[source] Stop),
     #[error("the topic `{topic}` is not there; create it, or correct kafka.topic")]
     NoTopic { topic: String },
     #[error("the cluster at {bootstrap} tells no id, so its records can't be told from others'")]
     NoClusterId { bootstrap: String },
 }
 
-/// Asks, and has nothing to do with what librdkafka says by itself but to log it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Quiet;
-
-impl ClientContext for Quiet {
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
-        faults::tell_line(level, facility, line);
+/// A connection, and what the broker tells of a topic.
+///
+/// # Errors
+/// Why there is none, and which key to look at.
+pub fn reach(client: ClientConfig, topic: &str) -> Result<(BaseConsumer<Reasons>, Metadata), Stop> {
+    let bootstrap = client
+        .get("bootstrap.servers")
+        .unwrap_or_default()
+        .to_owned();
+    let asker = asker(client).map_err(|error| not_made(&error))?;
+    let metadata = ask(&asker, ANSWER_TIMEOUT, |wait| {
+        asker.fetch_metadata(Some(topic), wait)
+    });
+    match metadata {
+        Ok(metadata) => Ok((asker, metadata)),
+        Err(Reason { text, hint, .. }) => {
+            let text = format!("no connection to {bootstrap}: {text}");
+            Err(Stop::failed(text, hint))
+        }
     }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        faults::tell(&error, reason);
-    }
-
-    fn stats(&self, _: Statistics) {}
 }
-
-impl rdkafka::consumer::ConsumerContext for Quiet {}
 
 /// Asks for the cluster's id and the number of partitions; the source is `<cluster id>/<topic>`.
 pub fn connect(kafka: &Kafka) -> Result<(TopicStarts, String, usize), BrokerError> {
-    let no_answer = |source| BrokerError::NoAnswer {
-        bootstrap: kafka.bootstrap.clone(),
-        source,
-    };
     let client = group_config(kafka);
-    let asker: BaseConsumer<Quiet> = client
-        .create_with_context(Quiet)
-        .map_err(BrokerError::Refused)?;
-    let metadata = asker
-        .fetch_metadata(Some(&kafka.topic), ANSWER_TIMEOUT)
-        .map_err(no_answer)?;
+    let (asker, metadata) =
+        reach(client.clone(), &kafka.topic).map_err(BrokerError::NoConnection)?;
     let partitions = metadata
         .topics()
         .iter()
@@ -106,7 +95,7 @@ pub fn connect(kafka: &Kafka) -> Result<(TopicStarts, String, usize), BrokerErro
 
 /// Where partitions of a topic start.
 pub struct TopicStarts {
-    asker: RefCell<BaseConsumer<Quiet>>,
+    asker: RefCell<BaseConsumer<Reasons>>,
     client: ClientConfig,
     topic: String,
     start: Start,
@@ -150,7 +139,7 @@ impl TopicStarts {
     /// by it for ever. So each time a new one asks, for a while.
     fn asked<T>(
         &self,
-        question: impl Fn(&BaseConsumer<Quiet>) -> KafkaResult<T>,
+        question: impl Fn(&BaseConsumer<Reasons>) -> KafkaResult<T>,
     ) -> KafkaResult<T> {
         let mut asked = 1;
         loop {
@@ -160,7 +149,7 @@ impl TopicStarts {
             }
             asked += 1;
             std::thread::park_timeout(ASK_AGAIN);
-            if let Ok(fresh) = self.client.create_with_context::<_, BaseConsumer<_>>(Quiet) {
+            if let Ok(fresh) = asker(self.client.clone()) {
                 // What is asked for is what it leaves in the client's cache.
                 let _ = fresh.fetch_metadata(Some(&self.topic), ANSWER_TIMEOUT);
                 self.asker.replace(fresh);

@@ -10,6 +10,7 @@ mod broker;
 mod faults;
 mod newest;
 mod producer;
+mod reason;
 mod source;
 mod statistics;
 
@@ -17,6 +18,7 @@ pub use alert_topic::{AlertTopic, Heard, Reading};
 pub use broker::{BrokerError, TopicStarts, connect};
 pub use newest::{Newest, read_newest};
 pub use producer::{DeadLetterTopic, Producer};
+pub use reason::{Reason, Reasons, ask, asker};
 pub use source::{SourceSettings, read_topic};
 pub use statistics::BrokerFacts;
 

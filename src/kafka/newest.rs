@@ -9,8 +9,9 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::Message as _;
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::broker::{Quiet, connect};
+use super::broker::connect;
 use super::consumer_config;
+use super::reason::{Reasons, not_made};
 use super::source::{is_fatal, record_of};
 use crate::clock::Stopwatch;
 use crate::config::Config;
@@ -27,7 +28,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 pub struct Newest {
     pub source: String,
     pub partitions: usize,
-    consumer: BaseConsumer<Quiet>,
+    consumer: BaseConsumer<Reasons>,
     /// The exclusive end of each partition that is still to be read.
     ends: BTreeMap<i32, i64>,
 }
@@ -39,9 +40,9 @@ pub struct Newest {
 pub fn read_newest(kafka: &Kafka, config: &Config, records_max: u64) -> anyhow::Result<Newest> {
     let (starts, source, partitions) = connect(kafka)?;
     // A group is joined by subscribing, never by assigning partitions to oneself.
-    let consumer: BaseConsumer<Quiet> = consumer_config(kafka, config)
-        .create_with_context(Quiet)
-        .context("cannot make a consumer")?;
+    let consumer: BaseConsumer<Reasons> = consumer_config(kafka, config)
+        .create_with_context(Reasons::default())
+        .map_err(|error| not_made(&error))?;
     let numbers = 0..i32::try_from(partitions).unwrap_or(i32::MAX);
     let bounds = numbers.map(|it| Ok((it, starts.ends(it)?)));
     let bounds = bounds.collect::<anyhow::Result<BTreeMap<i32, (i64, i64)>>>()?;

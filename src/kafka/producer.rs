@@ -12,6 +12,7 @@ use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseRecord, Producer as _, ProducerContext, ThreadedProducer};
 
 use super::faults;
+use super::reason::not_made;
 use crate::dead_letter::DeadLetter;
 
 /// How long all acknowledgements may take: as long as a commit is tried.
@@ -71,7 +72,7 @@ impl Producer {
             .set("linger.ms", "5");
         let inner = client
             .create_with_context(reports.clone())
-            .context("cannot make a producer")?;
+            .map_err(|error| not_made(&error))?;
         Ok(Self {
             inner,
             reports,

@@ -19,6 +19,7 @@ use retrytoll_core::step::Progress;
 use retrytoll_lake::{Clock, Point};
 
 use super::faults;
+use super::reason::not_made;
 use super::statistics::BrokerFacts;
 use crate::metrics::Metrics;
 use crate::pipeline::{Closed, Fact, Health, Order, Reader, SourceRecord, Term};
@@ -147,7 +148,7 @@ pub fn read_topic(
     let consumer: BaseConsumer<Rebalances> = settings
         .client
         .create_with_context(rebalances)
-        .context("cannot make a consumer")?;
+        .map_err(|error| not_made(&error))?;
     consumer
         .subscribe(&[&settings.topic])
         .context("cannot subscribe")?;

@@ -1,5 +1,6 @@
 //! Flags and configuration → a session over the lake, and the window asked about.
 
+use std::ops::Deref;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -23,7 +24,34 @@ pub struct Asked {
     pub config: Config,
     pub window: Window,
     pub session: Session,
-    pub runtime: Runtime,
+    pub runtime: AskRuntime,
+}
+
+/// Where queries run; at its end it waits for none that was given up.
+pub struct AskRuntime(Option<Runtime>);
+
+impl AskRuntime {
+    fn new() -> anyhow::Result<Self> {
+        let runtime = Runtime::new().context("cannot start the runtime")?;
+        Ok(Self(Some(runtime)))
+    }
+}
+
+impl Deref for AskRuntime {
+    type Target = Runtime;
+
+    #[expect(clippy::expect_used, reason = "only drop takes it")]
+    fn deref(&self) -> &Runtime {
+        self.0.as_ref().expect("a runtime")
+    }
+}
+
+impl Drop for AskRuntime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// What the window is where no `--since` is given.
@@ -48,7 +76,7 @@ pub fn open(args: &AskArgs, usual: Usual, world: &World) -> anyhow::Result<Asked
     let now = DateTime::from_timestamp_millis(now_ms()).context("the clock is out of range")?;
     let window = window(args, usual, now).map_err(stop)?;
     let lake = lake_url(&config.lake).map_err(stop)?;
-    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let runtime = AskRuntime::new()?;
     let limits = limits(&config);
     let session = runtime
         .block_on(session(&lake, args.at_version, limits))
@@ -70,6 +98,7 @@ pub fn limits(config: &Config) -> Limits {
         spill_folder: None,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         usage: Usage::default(),
+        time: Some(config.limits.sql_time),
     }
 }
 

@@ -9,7 +9,8 @@ use std::ops::ControlFlow;
 use chrono::{DateTime, Utc};
 use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Spanned as _, Statement as SqlStatement, Value as SqlValue, visit_expressions_mut,
+    Expr, Query, SetExpr, Spanned as _, Statement as SqlStatement, Value as SqlValue,
+    visit_expressions_mut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -98,40 +99,64 @@ pub fn parse(place: &Place, sql: &str) -> Result<Statement, JobError> {
     let Some(statement) = statements.pop_front() else {
         return wrong("there is no statement: write one SELECT".into());
     };
-    if only_asks(&statement) {
-        return Ok(statement);
-    }
-    let printed = statement.to_string();
-    let word = printed
-        .split_whitespace()
-        .next()
-        .unwrap_or_default()
-        .to_uppercase();
-    Err(JobError::NotAQuestion {
-        place: place.at(Some(1), Some(1)),
-        statement: word,
-    })
-}
-
-fn only_asks(statement: &Statement) -> bool {
-    match statement {
-        Statement::Explain(explain) => only_asks(&explain.statement),
-        Statement::Statement(statement) => sql_only_asks(statement),
-        _ => false,
+    match would_change(&statement) {
+        None => Ok(statement),
+        Some(statement) => Err(JobError::NotAQuestion {
+            place: place.at(Some(1), Some(1)),
+            statement,
+        }),
     }
 }
 
-fn sql_only_asks(statement: &SqlStatement) -> bool {
+/// The words of what does more than ask.
+fn would_change(statement: &Statement) -> Option<String> {
     match statement {
-        SqlStatement::Explain { statement, .. } => sql_only_asks(statement),
-        SqlStatement::Query(_)
-        | SqlStatement::ExplainTable { .. }
+        Statement::Explain(explain) => would_change(&explain.statement),
+        Statement::Statement(statement) => sql_would_change(statement),
+        other => Some(first_word(other)),
+    }
+}
+
+fn sql_would_change(statement: &SqlStatement) -> Option<String> {
+    match statement {
+        SqlStatement::Explain { statement, .. } => sql_would_change(statement),
+        SqlStatement::Query(query) => query_would_change(query),
+        SqlStatement::ExplainTable { .. }
         | SqlStatement::ShowColumns { .. }
+        | SqlStatement::ShowCreate { .. }
         | SqlStatement::ShowFunctions { .. }
         | SqlStatement::ShowTables { .. }
-        | SqlStatement::ShowVariable { .. } => true,
-        _ => false,
+        | SqlStatement::ShowVariable { .. } => None,
+        other => Some(first_word(other)),
     }
+}
+
+fn query_would_change(query: &Query) -> Option<String> {
+    let tables = query.with.iter().flat_map(|with| &with.cte_tables);
+    tables
+        .map(|table| query_would_change(&table.query))
+        .chain([body_would_change(&query.body)])
+        .find_map(|words| words)
+}
+
+fn body_would_change(body: &SetExpr) -> Option<String> {
+    match body {
+        SetExpr::Select(select) => select.into.as_ref().map(|_| "SELECT INTO".into()),
+        SetExpr::Query(query) => query_would_change(query),
+        SetExpr::SetOperation { left, right, .. } => {
+            body_would_change(left).or_else(|| body_would_change(right))
+        }
+        SetExpr::Values(_) | SetExpr::Table(_) => None,
+        other => Some(first_word(other)),
+    }
+}
+
+fn first_word(it: &impl ToString) -> String {
+    let text = it.to_string();
+    text.split_whitespace()
+        .next()
+        .unwrap_or_default()
+        .to_uppercase()
 }
 
 /// Replaces every `$name` by its value, and tells which names stood there.
@@ -277,7 +302,10 @@ mod tests {
             "SHOW TABLES",
             "SHOW COLUMNS FROM attempts",
             "DESCRIBE attempts",
+            "SHOW CREATE TABLE attempts",
             "VALUES (1)",
+            "(SELECT 1) UNION ALL VALUES (2)",
+            "TABLE attempts",
         ] {
             assert!(!asked(sql).starts_with("query"), "{sql}: {}", asked(sql));
         }
@@ -293,7 +321,19 @@ mod tests {
             ),
             ("COPY attempts TO 'file.csv'", "COPY"),
             ("SET datafusion.execution.batch_size = 1", "SET"),
-            ("EXPLAIN INSERT INTO attempts VALUES (1)", "EXPLAIN"),
+            ("EXPLAIN INSERT INTO attempts VALUES (1)", "INSERT"),
+            ("EXPLAIN ANALYZE COPY attempts TO 'file.csv'", "COPY"),
+            ("SELECT * INTO others FROM attempts", "SELECT INTO"),
+            (
+                "WITH a AS (SELECT 1 INTO b) SELECT 1 UNION SELECT 2",
+                "SELECT INTO",
+            ),
+            ("SELECT 1 UNION SELECT 2 INTO b", "SELECT INTO"),
+            ("WITH a AS (INSERT INTO b VALUES (1)) SELECT 1", "INSERT"),
+            ("WITH a AS (SELECT 1) DELETE FROM attempts", "DELETE"),
+            ("PREPARE a AS SELECT 1", "PREPARE"),
+            ("RESET datafusion.execution.batch_size", "RESET"),
+            ("CREATE FUNCTION a() RETURNS INT RETURN 1", "CREATE"),
             ("TRUNCATE TABLE attempts", "TRUNCATE"),
         ] {
             let refused = asked(sql);

@@ -2,17 +2,21 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
-use datafusion::execution::context::SessionContext;
+use datafusion::execution::context::{SQLOptions, SessionContext};
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::prelude::SessionConfig;
+use datafusion::prelude::{DataFrame, SessionConfig};
+use datafusion::sql::parser::Statement;
 
+use crate::error::{JobError, Place};
 use crate::place::{Planner, request_hash};
 use crate::pool::PartsPool;
 use crate::profile::power_of_two_function;
+use crate::time::Yielding;
 
 /// What the queries of a session may take.
 #[derive(Clone, Debug)]
@@ -25,6 +29,8 @@ pub struct Limits {
     pub spill_folder: Option<PathBuf>,
     /// How many threads one query may use; where memory is short for so many, fewer work.
     pub threads: usize,
+    /// How long a query or a job may take; `None`: as long as it takes.
+    pub time: Option<Duration>,
     /// What of it is taken, over all sessions that were given a copy of this.
     pub usage: Usage,
 }
@@ -63,6 +69,7 @@ impl Default for Limits {
             spill_folder: None,
             threads: 2,
             usage: Usage::default(),
+            time: None,
         }
     }
 }
@@ -70,6 +77,18 @@ impl Default for Limits {
 /// What a thread needs of the memory, bytes: each has sorts and buffers of its own, and with less
 /// they would not even begin.
 const THREAD_BYTES_MIN: usize = 100_000_000;
+
+/// Functions of which one call makes a value as large as it was told to: no pool knows of its
+/// memory. The table functions of the same names, in FROM, give their rows batch by batch.
+const WITHOUT_BOUND: [&str; 7] = [
+    "repeat",
+    "lpad",
+    "rpad",
+    "array_repeat",
+    "array_resize",
+    "generate_series",
+    "range",
+];
 
 /// What all questions of a session share: memory, and the folder they spill to.
 pub fn runtime(limits: &Limits) -> Result<Arc<RuntimeEnv>, DataFusionError> {
@@ -106,9 +125,36 @@ pub fn context(limits: &Limits, runtime: Arc<RuntimeEnv>) -> SessionContext {
         .with_runtime_env(runtime)
         .with_default_features()
         .with_query_planner(Arc::new(Planner))
+        .with_physical_optimizer_rule(Arc::new(Yielding))
         .build();
     let context = SessionContext::new_with_state(state);
+    for name in WITHOUT_BOUND {
+        context.deregister_udf(name);
+    }
     context.register_udf(request_hash());
     context.register_udf(power_of_two_function());
     context
+}
+
+/// The plan of a statement that only asks.
+///
+/// # Errors
+/// As [`JobError::query`].
+pub async fn plan(
+    context: &SessionContext,
+    place: &Place,
+    statement: Statement,
+) -> Result<DataFrame, JobError> {
+    let state = context.state();
+    let options = SQLOptions::new()
+        .with_allow_ddl(false)
+        .with_allow_dml(false)
+        .with_allow_statements(false);
+    let planned = match state.statement_to_plan(statement).await {
+        Ok(plan) => options.verify_plan(&plan).map(|()| plan),
+        Err(error) => Err(error),
+    };
+    planned
+        .map(|plan| DataFrame::new(state, plan))
+        .map_err(|error| JobError::query(place, error))
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
@@ -106,6 +107,17 @@ pub enum JobError {
         source: Box<DeltaTableError>,
     },
 
+    /// The log names a file that does not belong to the table.
+    #[error(
+        "the log of {location} names a file outside of it, {path:?}: another writer made that entry; ask for a version before it with --at-version, or restore the table"
+    )]
+    Outside {
+        /// The table.
+        location: String,
+        /// As in the log, decoded.
+        path: String,
+    },
+
     /// A text that is no SQL, or names what does not exist.
     #[error("{place}: {reason}")]
     Sql {
@@ -128,7 +140,7 @@ pub enum JobError {
 
     /// The query needs more than it may have.
     #[error(
-        "{place}: the query needs more than its {memory_bytes} bytes of memory and {spill_bytes} of spill: narrow it with --since and --until, group by less, or raise both limits"
+        "{place}: the query needs more than its {memory_bytes} bytes of memory and {spill_bytes} of spill: narrow it with --since and --until, group by less, or raise limits.sql and limits.spill_max"
     )]
     TooLarge {
         /// Where.
@@ -139,6 +151,17 @@ pub enum JobError {
         spill_bytes: u64,
         /// What DataFusion says.
         source: Box<DataFusionError>,
+    },
+
+    /// The query takes longer than it may.
+    #[error(
+        "{place}: the query took longer than {time:?}: narrow it with --since and --until, join on something, or raise limits.sql_time (for jobs of `run` jobs.time_max)"
+    )]
+    TooLong {
+        /// Where.
+        place: Place,
+        /// How long it may take.
+        time: Duration,
     },
 
     /// The query failed while it ran.
@@ -272,13 +295,13 @@ impl JobError {
                 .join("; ");
             return Self::Sql {
                 place: place.at(start.map(|it| it.line), start.map(|it| it.column)),
-                reason,
+                reason: with_tables(reason),
             };
         }
         match error.find_root() {
             DataFusionError::Plan(reason) => Self::Sql {
                 place: place.clone(),
-                reason: reason.clone(),
+                reason: with_tables(reason.clone()),
             },
             DataFusionError::SchemaError(reason, _) => Self::Sql {
                 place: place.clone(),
@@ -290,6 +313,15 @@ impl JobError {
             },
         }
     }
+}
+
+/// A table that is not there may be the path of a file, which no query reads.
+fn with_tables(reason: String) -> String {
+    let is_of_table = reason.starts_with("table ") && reason.ends_with(" not found");
+    if is_of_table {
+        return reason + ": queries read the lake alone, and SHOW TABLES lists what it has";
+    }
+    reason
 }
 
 /// The parser puts ` at Line: 3, Column: 5` at the end of what it says.

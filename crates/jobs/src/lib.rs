@@ -20,6 +20,7 @@ pub mod render;
 pub mod rollup;
 mod session;
 pub mod share;
+mod time;
 mod views;
 mod window;
 

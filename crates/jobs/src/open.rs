@@ -136,8 +136,9 @@ fn check_major(table: &DeltaTable, location: &str) -> Result<(), JobError> {
 /// As DataFusion reads it: exactly the files of the table's version.
 ///
 /// # Errors
-/// [`JobError::Delta`].
+/// [`JobError::Delta`], [`JobError::Outside`].
 pub async fn provider(table: &DeltaTable) -> Result<Arc<dyn TableProvider>, JobError> {
+    check_inside(table)?;
     table
         .table_provider()
         .await
@@ -147,6 +148,28 @@ pub async fn provider(table: &DeltaTable) -> Result<Arc<dyn TableProvider>, JobE
                 source: Box::new(error),
             }),
         })
+}
+
+/// The format lets a log name files anywhere; ours name those below the table alone.
+fn check_inside(table: &DeltaTable) -> Result<(), JobError> {
+    let Ok(state) = table.snapshot() else {
+        return Ok(());
+    };
+    let files = state.log_data();
+    match files.iter().find(|file| !is_inside(&file.path())) {
+        Some(file) => Err(JobError::Outside {
+            location: show(table.table_url()),
+            path: file.path().into_owned(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Whether a decoded path stays below its table: it is relative, goes up nowhere, and is no URL.
+fn is_inside(path: &str) -> bool {
+    !path.starts_with('/')
+        && !path.contains([':', '\\', '%'])
+        && path.split('/').all(|it| it != "..")
 }
 
 /// A location as its user knows it: a local one as a path; no passwords.
@@ -177,6 +200,24 @@ mod tests {
         assert_eq!(table("s3://bucket"), "s3://bucket/attempts");
         assert!(table("").contains("is empty"));
         assert!(table("s3://[").contains("neither a folder nor a URL"));
+    }
+
+    #[test]
+    fn files_lie_below_their_table() {
+        for path in ["date=2026-11-30/a-1.parquet", "a..b", "date=2026-11-30/..a"] {
+            assert!(is_inside(path), "{path}");
+        }
+        for path in [
+            "../a",
+            "date=2026-11-30/../../a",
+            "/a",
+            "file:///a",
+            "s3://b/a",
+            "..\\a",
+            "%2e%2e/a",
+        ] {
+            assert!(!is_inside(path), "{path}");
+        }
     }
 
     #[test]

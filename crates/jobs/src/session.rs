@@ -13,9 +13,9 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::ScalarValue;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::execution::context::{SQLOptions, SessionContext};
+use datafusion::execution::context::SessionContext;
 use datafusion::execution::runtime_env::RuntimeEnv;
-use datafusion::prelude::{DataFrame, col, lit};
+use datafusion::prelude::{col, lit};
 use datafusion::sql::parser::Statement;
 use futures::StreamExt as _;
 use retrytoll_lake::position::Mark;
@@ -23,7 +23,7 @@ use url::Url;
 
 use crate::ask;
 use crate::catalog::Job;
-use crate::engine::{self, Limits};
+use crate::engine::{self, Limits, plan};
 use crate::error::{JobError, Place};
 use crate::facts::{self, Facts};
 use crate::hours::{Span, any_holds};
@@ -32,6 +32,7 @@ use crate::open;
 use crate::place::Requests;
 use crate::profile::{Kept, PROFILE, Profiles};
 use crate::rollup::{self, Rollup};
+use crate::time::{Alarm, TimeIsOver};
 use crate::views::{self, About, Views};
 use crate::window::Window;
 
@@ -171,7 +172,7 @@ impl Session {
     ///
     /// # Errors
     /// [`JobError::Sql`] with line and reason, [`JobError::NotAQuestion`], [`JobError::Query`],
-    /// [`JobError::TooLarge`]; the stream gives errors for [`Session::failed`].
+    /// [`JobError::TooLarge`], [`JobError::TooLong`]; the stream gives errors for [`Session::failed`].
     pub async fn query(
         &self,
         sql: &str,
@@ -186,7 +187,7 @@ impl Session {
             true => About::window(window, &Meta::default()),
             false => About::EVERYTHING,
         };
-        self.answer(&place, statement, &about).await
+        self.answer_in_time(&place, statement, &about).await
     }
 
     /// Answers a job. `given` are its parameters' values as text; the others have their default.
@@ -353,6 +354,23 @@ impl Session {
         Ok((reads, near))
     }
 
+    /// What is asked by others ends when its time is over.
+    async fn answer_in_time(
+        &self,
+        place: &Place,
+        statement: Statement,
+        about: &About,
+    ) -> Result<SendableRecordBatchStream, JobError> {
+        let answer = self.answer(place, statement, about);
+        let Some(time) = self.limits.time else {
+            return answer.await;
+        };
+        let over = |error| self.failed(place, error);
+        let mut alarm = Alarm::after(time).map_err(over)?;
+        let rows = alarm.before(answer).await.map_err(over)??;
+        Ok(alarm.bound(rows))
+    }
+
     async fn answer(
         &self,
         place: &Place,
@@ -412,7 +430,7 @@ impl Session {
         statement: Statement,
         about: &About,
     ) -> Result<(SchemaRef, Vec<RecordBatch>), JobError> {
-        let mut stream = self.answer(place, statement, about).await?;
+        let mut stream = self.answer_in_time(place, statement, about).await?;
         let (mut batches, mut rows) = (Vec::new(), 0);
         while let Some(batch) = stream.next().await {
             let batch = batch.map_err(|error| self.failed(place, error))?;
@@ -431,6 +449,12 @@ impl Session {
     /// The error of a query that failed while it ran.
     #[must_use]
     pub fn failed(&self, place: &Place, error: DataFusionError) -> JobError {
+        if TimeIsOver::is(&error) {
+            return JobError::TooLong {
+                place: place.clone(),
+                time: self.limits.time.unwrap_or_default(),
+            };
+        }
         let too_large = match error.find_root() {
             DataFusionError::ResourcesExhausted(_) => true,
             // A full spill folder is an I/O error to Arrow, told by its text alone.
@@ -449,25 +473,6 @@ impl Session {
             source: Box::new(error),
         }
     }
-}
-
-async fn plan(
-    context: &SessionContext,
-    place: &Place,
-    statement: Statement,
-) -> Result<DataFrame, JobError> {
-    let state = context.state();
-    let options = SQLOptions::new()
-        .with_allow_ddl(false)
-        .with_allow_dml(false)
-        .with_allow_statements(false);
-    let planned = match state.statement_to_plan(statement).await {
-        Ok(plan) => options.verify_plan(&plan).map(|()| plan),
-        Err(error) => Err(error),
-    };
-    planned
-        .map(|plan| DataFrame::new(state, plan))
-        .map_err(|error| JobError::query(place, error))
 }
 
 /// A job's statement with every value in its place, and the parameters it was given or has by

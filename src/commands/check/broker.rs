@@ -1,73 +1,27 @@
 //! A connection → whether the broker answers, and which of our topics are there.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
-use rdkafka::client::ClientContext;
-use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::Finding;
 use crate::config::Kafka;
-use crate::kafka::group_config;
+use crate::kafka::{Reason, Reasons, ask, asker, group_config};
 
 /// How long the broker may take for each answer.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Keeps the last reason that librdkafka logged: its errors only say that time ran out.
-#[derive(Default)]
-struct LastReason(Mutex<Option<String>>);
-
-impl LastReason {
-    fn keep(&self, reason: &str) {
-        // The last word is always that all brokers are down, which is no reason.
-        if reason.ends_with("brokers are down") {
-            return;
-        }
-        if let Ok(mut last) = self.0.lock() {
-            *last = Some(reason.to_owned());
-        }
-    }
-
-    fn take(&self) -> Option<String> {
-        self.0.lock().ok()?.take()
-    }
-}
-
-impl ClientContext for LastReason {
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        tracing::debug!(facility, message, "librdkafka");
-        if level as i32 <= RDKafkaLogLevel::Error as i32 {
-            self.keep(message);
-        }
-    }
-
-    fn error(&self, error: rdkafka::error::KafkaError, reason: &str) {
-        tracing::debug!(%error, reason, "librdkafka");
-        self.keep(reason);
-    }
-}
-
-impl ConsumerContext for LastReason {}
 
 /// The broker, and each topic that `run` uses; that of the breaker only where a budget is set.
 pub(super) fn look(kafka: &Kafka, has_budget: bool, timeout: Duration) -> Vec<Finding> {
     let bootstrap = &kafka.bootstrap;
     let mut client = group_config(kafka);
-    client
-        .set("allow.auto.create.topics", "false")
-        .set_log_level(RDKafkaLogLevel::Error);
-    let consumer: BaseConsumer<LastReason> = match client.create_with_context(LastReason::default())
-    {
+    client.set("allow.auto.create.topics", "false");
+    let consumer = match asker(client) {
         Ok(consumer) => consumer,
         Err(error) => {
-            let hint = "correct the [kafka] keys";
-            return vec![Finding::wrong(
-                "broker",
-                format!("{bootstrap}: {error}"),
-                hint,
-            )];
+            let Reason { text, hint, .. } = Reason::of(&error.to_string());
+            return vec![Finding::wrong("broker", text, hint)];
         }
     };
     let mut findings = Vec::new();
@@ -80,13 +34,12 @@ pub(super) fn look(kafka: &Kafka, has_budget: bool, timeout: Duration) -> Vec<Fi
         topics.push(("kafka.breaker_topic", &kafka.breaker_topic));
     }
     for (key, topic) in topics {
-        let metadata = match consumer.fetch_metadata(Some(topic), timeout) {
+        let metadata = match ask(&consumer, timeout, |wait| {
+            consumer.fetch_metadata(Some(topic), wait)
+        }) {
             Ok(metadata) => metadata,
-            Err(error) => {
-                let reason = reason(&consumer).unwrap_or_else(|| error.to_string());
-                let text = format!("{bootstrap}: no answer within {timeout:?}: {reason}");
-                let hint = "is kafka.bootstrap right, is the broker up, and does \
-                            kafka.security_protocol fit its listener?";
+            Err(Reason { text, hint, .. }) => {
+                let text = format!("{bootstrap}: no connection: {text}");
                 findings.push(Finding::wrong("broker", text, hint));
                 return findings;
             }
@@ -109,19 +62,8 @@ pub(super) fn look(kafka: &Kafka, has_budget: bool, timeout: Duration) -> Vec<Fi
     findings
 }
 
-/// Why librdkafka got no answer: it tells by events, which wait to be polled.
-fn reason(consumer: &BaseConsumer<LastReason>) -> Option<String> {
-    const EVENTS_MAX: usize = 100;
-    for _ in 0..EVENTS_MAX {
-        if consumer.poll(Duration::ZERO).is_none() {
-            break;
-        }
-    }
-    consumer.context().take()
-}
-
 fn cluster(
-    consumer: &BaseConsumer<LastReason>,
+    consumer: &BaseConsumer<Reasons>,
     bootstrap: &str,
     brokers: usize,
     timeout: Duration,
@@ -227,9 +169,7 @@ mod tests {
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].state, State::Wrong);
         assert!(
-            found[0]
-                .text
-                .starts_with("127.0.0.1:9: no answer within 1.5s: "),
+            found[0].text.starts_with("127.0.0.1:9: no connection: "),
             "{found:?}"
         );
         assert!(found[0].text.contains("refused"), "{found:?}");

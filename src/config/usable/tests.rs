@@ -109,6 +109,7 @@ fn assert_defaults(config: &Config, lake: &str) {
         sql_bytes: 160_000_000,
         rest_bytes: 24_000_000,
         spill_bytes_max: 1_000_000_000,
+        sql_time: 300 * S,
     };
     assert_eq!(config.limits, limits);
     assert_eq!(
@@ -136,6 +137,7 @@ fn assert_defaults(config: &Config, lake: &str) {
         Jobs {
             sql_dir: None,
             tick: 60 * S,
+            time_max: 120 * S,
             rollup_rows: 20_000,
         }
     );
@@ -329,10 +331,10 @@ fn all_mistakes_are_told_at_once() {
     ];
     let flags = [("lake.paht", "x")];
     let expected = [
-        "retrytoll.toml:3: kafka.dead_leter_topic = \"x\" is no known key | did you mean kafka.dead_letter_topic?",
+        "retrytoll.toml:3: kafka.dead_leter_topic is no known key | did you mean kafka.dead_letter_topic?",
         "retrytoll.toml:4: kafka.sasl_password is a secret, and others can read it here | put it into a file of its own and name that in kafka.sasl_password_file, or set RETRYTOLL_KAFKA_SASL_PASSWORD",
         "RETRYTOLL_KAFKA_TOPIK: the variable sets no known key | did you mean RETRYTOLL_KAFKA_TOPIC?",
-        "--set: lake.paht = \"x\" is no known key | did you mean lake.path?",
+        "--set: lake.paht is no known key | did you mean lake.path?",
         "retrytoll.toml:2: kafka.topic = \"a topic\" is not a name that Kafka allows for a topic | use only letters, digits, '.', '_' and '-'",
         "retrytoll.toml:6: flush.interval = \"2h\" is above 10m (each flush is a commit, and rows older than this are not yet visible) | write 100ms to 10m",
         "retrytoll.toml:7: flush.size = \"128\" has no unit | write a whole number with a unit, as \"128MB\"",

@@ -19,6 +19,7 @@ const LIMITS: Limits = Limits {
     sql_bytes: 160_000_000,
     rest_bytes: 24_000_000,
     spill_bytes_max: 1,
+    sql_time: Duration::ZERO,
 };
 
 fn read() -> ReadFacts {

@@ -515,8 +515,10 @@ mod tests {
 
     #[test]
     fn text_that_is_no_toml_is_one_mistake() {
-        let PolicyError(mistakes) = Policy::new(Some("[[row]\n")).unwrap_err();
+        let text = "[[row]]\nprovider = \"a word of no concern\n";
+        let PolicyError(mistakes) = Policy::new(Some(text)).unwrap_err();
         assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
-        assert!(mistakes[0].starts_with("policy file: "), "{mistakes:#?}");
+        assert!(mistakes[0].starts_with("policy file:2: "), "{mistakes:#?}");
+        assert!(!mistakes[0].contains("concern"), "{mistakes:#?}");
     }
 }

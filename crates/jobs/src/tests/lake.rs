@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::TryStreamExt as _;
 
@@ -128,13 +129,33 @@ async fn questions_only_and_their_mistakes_have_lines() {
     );
     assert_eq!(
         asks("SELECT 1\nFROM attemps").await,
-        "query:2:6: table 'attemps' not found"
+        "query:2:6: table 'attemps' not found: queries read the lake alone, and SHOW TABLES lists \
+         what it has"
     );
-    assert!(
-        asks("SELECT * FROM '/etc/passwd'")
-            .await
-            .contains("not found")
-    );
+    for path in [
+        "'/etc/passwd'",
+        "\"/etc/passwd\"",
+        "'file:///etc/passwd'",
+        "read_parquet('/etc/passwd')",
+        "read_csv('/etc/passwd')",
+        "glob('/etc/*')",
+    ] {
+        let refused = asks(&format!("SELECT * FROM {path}")).await;
+        assert!(
+            refused.contains("not found: queries read the lake alone"),
+            "{refused}"
+        );
+    }
+    for value in [
+        "repeat('x', 9)",
+        "lpad('x', 9)",
+        "array_repeat(1, 9)",
+        "range(9)",
+    ] {
+        let refused = asks(&format!("SELECT {value}")).await;
+        assert!(refused.contains("nvalid function"), "{refused}");
+    }
+    assert_eq!(asks("SELECT count(*) FROM range(0, 5)").await, "5");
     assert_eq!(
         asks("SELEC 1").await,
         "query:1:1: Expected: an SQL statement, found: SELEC"
@@ -348,4 +369,35 @@ async fn the_view_rollup_has_the_columns_of_its_table() {
         let stored = stored.filter(|(name, _)| of_view(name)).collect::<Vec<_>>();
         assert_eq!(told, stored, "{sql}");
     }
+}
+
+/// Each would go on for days: ones that give rows, ones that find none, and one that repeats.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_query_ends_when_its_time_is_over() {
+    let lake = Lake::of(&[&[success("a", "r1", false, "0.01")]]).await;
+    let limits = Limits {
+        time: Some(Duration::from_millis(300)),
+        ..Limits::default()
+    };
+    let url = lake_url(&lake.folder.path().to_string_lossy()).unwrap();
+    let session = Session::open(&url, None, limits).await.unwrap();
+    let many = "range(0, 1000000)";
+    for sql in [
+        format!("SELECT count(*) FROM {many} AS a, {many} AS b, {many} AS c"),
+        "SELECT * FROM range(0, 100000) AS a, range(0, 100000) AS b WHERE a.value + b.value < 0"
+            .into(),
+        format!(
+            "SELECT sum(a.value) FROM {many} AS a JOIN {many} AS b ON a.value % 1 = b.value % 1"
+        ),
+        "WITH RECURSIVE a AS (SELECT 1 AS b UNION ALL SELECT b + 1 FROM a) SELECT max(b) FROM a"
+            .into(),
+    ] {
+        assert_eq!(
+            answer(&session, &sql).await,
+            "query: the query took longer than 300ms: narrow it with --since and --until, join on \
+             something, or raise limits.sql_time (for jobs of `run` jobs.time_max)",
+            "{sql}"
+        );
+    }
+    assert_eq!(answer(&session, "SELECT count(*) FROM attempts").await, "1");
 }

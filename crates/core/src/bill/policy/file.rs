@@ -20,7 +20,11 @@ pub(super) fn read(text: &str, name: &str, mistakes: &mut Vec<String>) -> Policy
     let table: Table = match text.parse() {
         Ok(table) => table,
         Err(error) => {
-            mistakes.push(format!("{name}: {error}"));
+            // Its own text quotes the line, whatever stands there.
+            let start = error.span().map_or(0, |span| span.start);
+            let before = text.bytes().take(start);
+            let line = before.filter(|byte| *byte == b'\n').count() + 1;
+            mistakes.push(format!("{name}:{line}: {}", error.message()));
             return file;
         }
     };
