@@ -99,14 +99,31 @@ fn known_fields(bad: Bad, payload: &[u8]) -> Option<Map<String, Value>> {
         return None;
     }
     let members: Map<String, Value> = serde_json::from_slice(payload).ok()?;
-    let known = members
-        .into_iter()
-        .filter(|(name, _)| Field::of(name.as_bytes()).is_some());
-    Some(known.map(|(name, value)| (name, redacted(value))).collect())
+    let known = members.into_iter().filter_map(|(name, value)| {
+        let field = Field::of(name.as_bytes())?;
+        Some((name, redacted(field, value)))
+    });
+    Some(known.collect())
 }
 
-fn redacted(value: Value) -> Value {
+/// Whether a string is what the field is for; what stands in its place may well be a prompt.
+fn fits(field: Field, text: &str) -> bool {
+    match field {
+        Field::Word(_) | Field::Text(_) => true,
+        Field::Hash(_) => {
+            let digits = text.strip_prefix("sha256:").unwrap_or(text);
+            digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+        }
+        Field::Bool(_) => matches!(text, "true" | "false"),
+        Field::Int(_) | Field::Money(_) | Field::Time(_) | Field::Labels => text
+            .bytes()
+            .all(|byte| b"0123456789.:+-TZeE ".contains(&byte)),
+    }
+}
+
+fn redacted(field: Field, value: Value) -> Value {
     match value {
+        Value::String(text) if !fits(field, &text) => format!("({} bytes)", text.len()).into(),
         Value::String(text) if text.len() > STRING_BYTES_MAX => {
             format!("({} bytes)", text.len()).into()
         }
@@ -203,6 +220,20 @@ mod tests {
             (&json!(3), &json!(42))
         );
         assert_eq!(it.body["fields"], json!({"request_id": "r"}));
+    }
+
+    #[test]
+    fn what_stands_where_it_does_not_belong_is_shown_as_its_length() {
+        let payload = json!({
+            "request_id": "r", "attempt": "a poem", "cost": "0.25", "ts": "2026-11-30T12:00:00Z",
+            "streamed": "perhaps", "prompt_hash": "write me a poem", "labels": "all of it",
+        });
+        let it = letter(payload.to_string().as_bytes(), MISSING, false);
+        let shown = json!({
+            "request_id": "r", "attempt": "(6 bytes)", "cost": "0.25", "ts": "2026-11-30T12:00:00Z",
+            "streamed": "(7 bytes)", "prompt_hash": "(15 bytes)", "labels": "(9 bytes)",
+        });
+        assert_eq!(it.body["fields"], shown);
     }
 
     #[test]

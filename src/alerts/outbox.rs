@@ -103,7 +103,9 @@ impl Outbox {
         };
         let rows = decided.into_iter().map(of).collect::<Vec<_>>();
         self.append(&rows).await?;
-        Point::AlertDecided.pass();
+        if !rows.is_empty() {
+            Point::AlertDecided.pass();
+        }
         rows.into_iter().for_each(|row| self.take(row));
         Ok(())
     }
@@ -138,6 +140,9 @@ impl Outbox {
                 revision: SENT,
                 data,
             });
+        }
+        if rows.is_empty() {
+            return Ok(());
         }
         self.append(&rows).await?;
         Point::AlertMarked.pass();

@@ -32,6 +32,8 @@ PARTITIONS = 8
 # Between two events, by the broker's timestamps: hours pass in a round, and no repeat leaves the dedupe horizon.
 EVENT_MS = 9_000
 SPAN_MS = 3 * 86_400_000
+# Hours with retries and hours without, so that an alert fires and ends again and again.
+PHASE_MS = 2 * 3_600_000
 OLD_S = 30
 # What only the leader passes; the last ones need commits, orphans and hours, so they come late.
 EARLY = ["alert-decided", "alert-sent", "alert-marked", "compacted"]
@@ -81,12 +83,19 @@ class Round:
 
     def produce(self, count):
         with self.lock:
-            records = []
-            for partition, value in events.mixture(self.rng, count, PARTITIONS, f"r{self.produced}"):
-                when = min(self.begun_ms + self.produced * EVENT_MS, int(time.time() * 1000))
-                records.append((partition, value, when))
+            now, made = int(time.time() * 1000), f"r{self.produced}"
+            when = lambda: min(self.begun_ms + self.produced * EVENT_MS, now)
+            if when() // PHASE_MS % 2:
+                records = events.mixture(self.rng, count, PARTITIONS, made)
+            else:
+                calm = {"attempt": 0, "service": "shop", "model": "gpt-4o", "decision": "success", "input_tokens": 1,
+                        "output_tokens": 1}
+                records = [(n % PARTITIONS, events.payload(calm | {"request_id": f"{made}-{n}"})) for n in range(count)]
+            timed = []
+            for record in records:
+                timed.append((*record, when()))
                 self.produced += 1
-            broker.produce(self.topic, records)
+            broker.produce(self.topic, timed)
 
     def age_orphans(self):
         """What was begun long ago and never finished looks old enough for vacuum."""
@@ -130,7 +139,7 @@ class Round:
             self.produce(160)
             is_claimed = False
             deadline = time.monotonic() + (self.rng.uniform(1, 4) if fault == "random" else
-                                           4 * PATIENCE_S if fault in LATE else PATIENCE_S)
+                                           4 * PATIENCE_S if fault in EARLY + LATE else PATIENCE_S)
             while toll.process.poll() is None and not self.failed:
                 if not is_claimed and toll.told("partition claimed"):
                     is_claimed = True
@@ -145,7 +154,7 @@ class Round:
                     break
                 if fault is None and leads and self.leaders:
                     break  # it leads by now, and should die of it
-                if fault in LATE:
+                if fault in EARLY + LATE:
                     self.age_orphans()
                     self.produce(10)
                 threading.Event().wait(0.1)

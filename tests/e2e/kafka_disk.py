@@ -40,7 +40,7 @@ def a_full_disk(w):
     with Disk(w, "200k") as disk:
         for number in range(8):
             broker.produce(topic, events.mixture(w.rng, 1_500, 4, f"r{number}"))
-        for size in ["400k", "900k", "64m"]:
+        for size in ["450k", "64m"]:
             toll = w.run(topic)
             cases.until("the disk is full", lambda: "No space left" in toll.text(), 60)
             if toll.process.poll() is None:

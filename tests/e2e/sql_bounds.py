@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import time
 import os
 import subprocess
 
@@ -125,7 +126,9 @@ def a_job_without_an_end(w):
     for ending in ("alerts", "breaker"):
         w.topics.append(f"{topic}.{ending}")
         broker.create(f"{topic}.{ending}", 1)
-    broker.produce(topic, [(n % 2, events.payload(it)) for n, it in enumerate(events.events(w.rng, ROWS))])
+    # A little ago, so that a tick lies behind them.
+    then = int(time.time() * 1000) - 30_000
+    broker.produce(topic, [(n % 2, events.payload(it), then) for n, it in enumerate(events.events(w.rng, ROWS))])
     settings = {"jobs.sql_dir": folder, "jobs.time_max": "1s", "jobs.tick": "10s", "alerts.retries_per_hour": 1}
     given = QUICK | settings | {"kafka.group": topic}
     ended = w.start("run", "--bootstrap", broker.bootstrap(), "--topic", topic, "--lake", w.lake, "--until-end", *words(given)).ends(0, 180)

@@ -1,5 +1,6 @@
 """What one case touches: a folder, topics, processes, a lake; all of it gone at the end."""
 
+import itertools
 import json
 import os
 import pathlib
@@ -119,7 +120,7 @@ class Toll:
 
 class World:
     def __init__(self, name, rng):
-        self.rng, self.processes, self.topics = rng, [], []
+        self.rng, self.processes, self.topics, self.numbers = rng, [], [], itertools.count()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"retrytoll-{name}-"))
         self.lake = self.folder / "lake"
 
@@ -136,7 +137,7 @@ class World:
     def start(self, *args, env=None, input=None):
         """With FAULTS in `env` it is the program that has them; `input` is its stdin."""
         program = faulty() if "FAULTS" in (env or {}) else None
-        toll = Toll(self.folder, f"retrytoll-{len(self.processes)}", args, env or {}, program, input)
+        toll = Toll(self.folder, f"retrytoll-{next(self.numbers)}", args, env or {}, program, input)
         self.processes.append(toll)
         return toll
 

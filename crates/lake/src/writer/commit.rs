@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use deltalake::kernel::Action;
 use deltalake::logstore::CommitOrBytes;
 use uuid::Uuid;
@@ -44,11 +45,8 @@ impl Writer {
 
     async fn put_until_settled(&mut self, commit: &Commit) -> Result<Settled, LakeError> {
         let bytes = entry_bytes(&commit.by, self.clock.now_ms(), &commit.actions)?;
-        let mut retry = Retry::begin(
-            self.limits.retry,
-            self.clock.clone(),
-            Arc::clone(&self.stop),
-        );
+        let stop = Arc::clone(&self.stop);
+        let mut retry = Retry::begin(self.limits.retry, self.clock.clone(), stop);
         loop {
             self.check_age(commit)?;
             let version = self.state.version + 1;
@@ -58,19 +56,12 @@ impl Writer {
             // A put that got no answer may still arrive: whatever happens, that version is
             // settled first, and by the same bytes.
             if !stale {
-                Point::Put.pass();
-                let bytes = CommitOrBytes::LogBytes(bytes.clone());
-                match self
-                    .table
-                    .log()
-                    .write_commit_entry(version, bytes, commit.id)
-                    .await
-                {
+                match self.put(version, bytes.clone(), commit.id).await {
                     Ok(()) => {
                         retry.over(version);
                         return self.landed(commit, version, read_ms).await;
                     }
-                    Err(e) => answer = Some(e.into()),
+                    Err(e) => answer = Some(e),
                 }
             }
             let entries = match self.read_after_base(stale).await {
@@ -112,6 +103,14 @@ impl Writer {
                 }
             }
         }
+    }
+
+    /// Puts an entry where there must be none.
+    async fn put(&self, version: u64, bytes: Bytes, id: Uuid) -> Result<(), Cause> {
+        Point::Put.pass();
+        let entry = CommitOrBytes::LogBytes(bytes);
+        let put = self.table.log().write_commit_entry(version, entry, id);
+        put.await.map_err(Into::into)
     }
 
     /// Our entry is at `version`, which follows the base.
