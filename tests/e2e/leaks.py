@@ -192,7 +192,7 @@ def topics(w):
     file = w.folder / "in-retrytoll.toml"
     # A password that no listener asks for is a mistake, so it is a property's here.
     file.write_text('[kafka.properties]\n"ssl.keystore.password_file" = "in-password"\n')
-    rules = {"alerts.retries_per_hour": 1, "alerts.retries_per_minute": 1, "jobs.tick": "1s"}
+    rules = {"alerts.retries_per_hour": 1, "alerts.retries_per_minute": 1, "jobs.tick": "10s"}
     sets = [word for key, value in (QUICK | rules | {"kafka.group": f"{topic}-group"}).items() for word in ("--set", f"{key}={value}")]
     env = {"RETRYTOLL_PAGERDUTY_ROUTING_KEY": p.passwords[2]}
     kafka = ["--config", file, "--bootstrap", broker.bootstrap(), "--topic", topic]
