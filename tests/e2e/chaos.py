@@ -101,8 +101,11 @@ class Round:
         """What was begun long ago and never finished looks old enough for vacuum."""
         now = time.time()
         for path in self.w.table.glob("*/*.parquet"):
-            if now - path.stat().st_mtime > OLD_S:
-                os.utime(path, (now - 3 * 86_400,) * 2)
+            try:
+                if now - path.stat().st_mtime > OLD_S:
+                    os.utime(path, (now - 3 * 86_400,) * 2)
+            except FileNotFoundError:
+                pass  # vacuum was there first
 
     # --- instances ---
 
