@@ -226,12 +226,12 @@ mod tests {
     fn what_stands_where_it_does_not_belong_is_shown_as_its_length() {
         let payload = json!({
             "request_id": "r", "attempt": "a poem", "cost": "0.25", "ts": "2026-11-30T12:00:00Z",
-            "streamed": "perhaps", "prompt_hash": "write me a poem", "labels": "all of it",
+            "stream": "perhaps", "prompt_hash": "write me a poem", "labels": "all of it",
         });
         let it = letter(payload.to_string().as_bytes(), MISSING, false);
         let shown = json!({
             "request_id": "r", "attempt": "(6 bytes)", "cost": "0.25", "ts": "2026-11-30T12:00:00Z",
-            "streamed": "(7 bytes)", "prompt_hash": "(15 bytes)", "labels": "(9 bytes)",
+            "stream": "(7 bytes)", "prompt_hash": "(15 bytes)", "labels": "(9 bytes)",
         });
         assert_eq!(it.body["fields"], shown);
     }

@@ -153,7 +153,7 @@ def what_is_wrong_is_said(w):
     for name, listener, settings, code, what, mend in mistakes(wrong):
         checked = start(w, "check", topic, listener, settings).ends(1, ENDS_WITHIN).out.read_text()
         ran = start(w, "run", topic, listener, settings, None, ["--log", "debug"]).ends(code, ENDS_WITHIN).text()
-        error = ran[ran.rindex("error: "):]
+        error = ran[("\n" + ran).rindex("\nerror: "):]
         for text in (checked, error):
             assert what in text and mend in text, f"{name}: {text}"
     no_secret_in(w, secret)

@@ -131,8 +131,8 @@ def a_job_without_an_end(w):
     broker.produce(topic, [(n % 2, events.payload(it), then) for n, it in enumerate(events.events(w.rng, ROWS))])
     settings = {"jobs.sql_dir": folder, "jobs.time_max": "1s", "jobs.tick": "10s", "alerts.retries_per_hour": 1}
     given = QUICK | settings | {"kafka.group": topic}
-    ended = w.start("run", "--bootstrap", broker.bootstrap(), "--topic", topic, "--lake", w.lake, "--until-end", *words(given)).ends(0, 180)
-    failed = [it for it in ended.told("an alert rule failed") if it["rule"] == "hog"]
+    ended = w.start("run", "--bootstrap", broker.bootstrap(), "--topic", topic, "--lake", w.lake, "--until-end", *words(given)).ends(1, 180)
+    failed = [it for it in ended.entries("alert rule") if it["message"].startswith("the alert rule hog;")]
     assert failed and "jobs.time_max" in failed[0]["error"], ended.text()[-3000:]
     told = [json.loads(message.value())["data"]["dedup_key"] for message in broker.messages(f"{topic}.alerts")]
     assert any(key.startswith("retry_budget/") for key in told), told
