@@ -12,7 +12,7 @@ import jsonschema
 
 import kafka_alerts
 from harness import broker, cases
-from harness.sink import Sink
+from harness.sink import Sink, free_port
 from harness.world import World
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -142,7 +142,7 @@ def pages_once_over_restarts(w):
 def a_webhook_gets_each_event_as_it_is(w):
     """The receiver is down at first. Two senders share the partitions; one is killed, the other goes on."""
     topic = alert_topic(w, 2)
-    gone = Sink(204)
+    gone = Sink(204, free_port())
     gone.close()
     args = (topic, "--to", "webhook", "--url", gone.url("/hook?x=secret"))
     names = [f"s{n}" for n in range(6)]

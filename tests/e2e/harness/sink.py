@@ -1,8 +1,22 @@
 """An HTTP server that takes alerts, answers as it is told, and keeps what came."""
 
 import json
+import random
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+def free_port():
+    """Below the range for outgoing connections: whoever tries a port of that range, on which nobody listens, may
+    be given the same as its own and then talks to itself."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                return port
+        except OSError:
+            continue
 
 
 class Sink:
