@@ -295,9 +295,8 @@ impl<S: Starts> Stage<S> {
         self.committed_ms = self.clock.now_ms();
         self.summary.commits += 1;
         self.summary.claims += 1;
-        self.look_who_leads();
+        self.look_around();
         Point::Claimed.pass();
-        self.leave_facts();
         self.order(Order::Read {
             term: term.number,
             positions: read,
@@ -316,36 +315,29 @@ impl<S: Starts> Stage<S> {
             self.writer.begin_flush(in_flush)?;
         }
         self.writer.revoke(&partitions);
-        self.look_who_leads();
-        self.leave_facts();
+        self.look_around();
         for partition in &partitions {
             self.pending.forget(partition);
         }
         if has_rows { self.flush() } else { Ok(()) }
     }
 
-    /// Leaves what was done, for whoever watches.
-    fn leave_facts(&mut self) {
+    /// Looks who leads, and leaves what was done for whoever watches.
+    fn look_around(&mut self) {
         self.conflicts.add(&self.writer.take_conflicts());
-        let positions = self.writer.state().positions();
-        let ours = self.writer.owned().iter();
-        let ours = ours.filter(|it| it.source == self.settings.source.0);
-        let next = ours.filter_map(|it| Some((it.partition, positions.get(it)?.next)));
+        let known = self.writer.state().positions();
+        let owned = self.writer.owned();
+        let owns_least = known.keys().next().is_some_and(|it| owned.contains(it));
+        self.leading.store(owns_least, Ordering::Release);
+        let source = &self.settings.source.0;
+        let ours = owned.iter().filter(|it| it.source == *source);
+        let next = ours.filter_map(|it| Some((it.partition, known.get(it)?.next)));
         self.metrics.writing.set(WriteFacts {
             summary: self.summary,
             conflicts: self.conflicts,
             next: next.collect(),
-            mark: completeness_mark(&positions),
+            mark: completeness_mark(&known),
         });
-    }
-
-    fn look_who_leads(&self) {
-        let known = self.writer.state().positions();
-        let owns_least = known
-            .keys()
-            .next()
-            .is_some_and(|it| self.writer.owned().contains(it));
-        self.leading.store(owns_least, Ordering::Release);
     }
 
     fn is_due(&self) -> bool {
@@ -400,8 +392,6 @@ impl<S: Starts> Stage<S> {
         if let Some(began_ms) = began_ms {
             self.metrics.flush_seconds.observe(since(began_ms));
         }
-        // At our claim others may not have made theirs yet: their partitions show now.
-        self.look_who_leads();
         let bytes: u64 = flush.files.iter().map(|file| file.size).sum();
         self.summary.rows += rows;
         self.summary.files += flush.files.len() as u64;
@@ -410,7 +400,8 @@ impl<S: Starts> Stage<S> {
         self.summary.position_commits += u64::from(flush.files.is_empty());
         self.summary.dead_letters += letters.len() as u64;
         self.summary.version = Some(committed.version);
-        self.leave_facts();
+        // At our claim others may not have made theirs yet: their partitions show now.
+        self.look_around();
         tracing::info!(
             version = committed.version,
             rows,
@@ -468,8 +459,8 @@ impl<S: Starts> Stage<S> {
         );
         self.summary.restarts += 1;
         self.writer.abandon_flush();
-        self.leave_facts();
-        self.leading.store(false, Ordering::Release);
+        // Nothing is owned after a refusal, so that it leads no more.
+        self.look_around();
         self.pending = Pending::new(&self.table, self.settings.files);
         self.void = true;
         self.order(Order::Restart);
