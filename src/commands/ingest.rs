@@ -230,10 +230,11 @@ fn read_file(
     orders: &Receiver<Order>,
     bar: &ProgressBar,
 ) -> anyhow::Result<()> {
-    reader.outlet.send_blocking(Fact::Assigned(Term {
+    let term = Term {
         number: 0,
         partitions: vec![0],
-    }))?;
+    };
+    reader.outlet.send_blocking(Fact::Assigned(term), || {})?;
     let from = loop {
         match orders.recv() {
             Ok(Order::Read { positions, .. }) => match positions.first() {
@@ -255,10 +256,10 @@ fn read_file(
     let now_ms = now_ms();
     reader.reached_end(0, 0, now_ms);
     reader.silent_ms = now_ms;
-    reader.outlet.wait()?;
+    reader.outlet.wait(|| {})?;
     reader.close_all(now_ms)?;
-    reader.outlet.wait()?;
-    reader.outlet.send_blocking(Fact::End)?;
+    reader.outlet.wait(|| {})?;
+    reader.outlet.send_blocking(Fact::End, || {})?;
     Ok(())
 }
 
@@ -285,7 +286,7 @@ fn read_lines(
             break;
         }
         if number >= from.low {
-            reader.outlet.wait()?;
+            reader.outlet.wait(|| {})?;
             reader.file = Some(FileMark {
                 digest: line.digest,
                 done: false,

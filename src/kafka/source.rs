@@ -28,8 +28,6 @@ use crate::pipeline::{Closed, Fact, Health, Order, Reader, SourceRecord, Term};
 const POLL: Duration = Duration::from_millis(20);
 /// Batches that are not full are handed on so often, ms.
 const HAND_ON_MS: i64 = 100;
-/// How long to wait before asking a full outlet again.
-const OUTLET_WAIT: Duration = Duration::from_millis(1);
 /// How long the last commit may take, once all was handed on.
 const LINGER: Duration = Duration::from_secs(8);
 /// Records between two looks at the clock and at orders.
@@ -353,18 +351,14 @@ impl Source {
 
     /// Facts about ownership are few; they wait for a place, and the heartbeat goes on meanwhile.
     fn tell(&mut self, fact: Fact) -> anyhow::Result<()> {
-        self.wait()?;
-        self.reader.outlet.send(fact)?;
-        self.wait()
+        let goes_round = || self.health.polled(self.clock.now_ms());
+        Ok(self.reader.outlet.send_blocking(fact, goes_round)?)
     }
 
     /// Waits for the overflow slot. The lake may take minutes to answer, and that is no fault here.
     fn wait(&mut self) -> anyhow::Result<()> {
-        while !self.reader.outlet.retry()? {
-            self.health.polled(self.clock.now_ms());
-            std::thread::park_timeout(OUTLET_WAIT);
-        }
-        Ok(())
+        let goes_round = || self.health.polled(self.clock.now_ms());
+        Ok(self.reader.outlet.wait(goes_round)?)
     }
 
     fn obey(&mut self, orders: &Receiver<Order>, now_ms: i64) -> anyhow::Result<()> {

@@ -92,19 +92,20 @@ impl Outlet {
         self.overflow.is_some()
     }
 
-    /// Waits until the overflow slot is free: for readers that have nothing else to do.
-    pub fn wait(&mut self) -> Result<(), Closed> {
+    /// Waits until the overflow slot is free, and does `meanwhile` again and again.
+    pub fn wait(&mut self, meanwhile: impl Fn()) -> Result<(), Closed> {
         while !self.retry()? {
+            meanwhile();
             std::thread::park_timeout(Duration::from_millis(1));
         }
         Ok(())
     }
 
-    /// Waits until the fact is sent.
-    pub fn send_blocking(&mut self, fact: Fact) -> Result<(), Closed> {
-        self.wait()?;
+    /// Waits until the fact is sent, as [`Outlet::wait`] does.
+    pub fn send_blocking(&mut self, fact: Fact, meanwhile: impl Fn()) -> Result<(), Closed> {
+        self.wait(&meanwhile)?;
         self.send(fact)?;
-        self.wait()
+        self.wait(&meanwhile)
     }
 }
 
