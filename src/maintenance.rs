@@ -130,13 +130,10 @@ impl Maintenance {
         }
         let now_ms = self.clock.now_ms();
         let told = self.told.entry(job).or_default();
-        match done {
-            Ok(()) => told.went_well(job, now_ms),
-            Err(error) => {
-                let message = format!("maintenance ({job}); it is tried again");
-                told.failed(&message, &error, now_ms);
-                self.writer = None;
-            }
+        let message = format!("maintenance ({job}); it is tried again");
+        told.tell(job, &message, done.as_ref().copied(), now_ms);
+        if done.is_err() {
+            self.writer = None;
         }
     }
 

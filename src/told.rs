@@ -1,5 +1,6 @@
 //! A task that fails again and again → log lines: the first, then ever fewer, and its end.
 
+use anyhow::Error;
 use retrytoll_core::said::Said;
 
 /// What was told of a task.
@@ -11,10 +12,18 @@ pub struct Told {
 impl Told {
     /// The task failed: a warning, unless the same was told not long ago. `message` says what
     /// failed, and that it is tried again.
-    pub fn failed(&mut self, message: &str, error: &anyhow::Error, now_ms: i64) {
+    pub fn failed(&mut self, message: &str, error: &Error, now_ms: i64) {
         let error = format!("{error:#}");
         if let Some(untold) = self.said.again(&error, now_ms) {
             tracing::warn!(error, untold, "{message}");
+        }
+    }
+
+    /// How the task went: as [`Told::failed`] or [`Told::went_well`].
+    pub fn tell(&mut self, task: &str, message: &str, done: Result<(), &Error>, now_ms: i64) {
+        match done {
+            Ok(()) => self.went_well(task, now_ms),
+            Err(error) => self.failed(message, error, now_ms),
         }
     }
 

@@ -114,8 +114,7 @@ pub struct Alerting {
     pub metrics: Arc<Metrics>,
     /// What was told of failures: of all of it, of profile and rollup, and of each rule.
     told: Told,
-    told_profile: Told,
-    told_rollup: Told,
+    told_jobs: BTreeMap<&'static str, Told>,
     told_rules: BTreeMap<String, Told>,
 }
 
@@ -157,8 +156,7 @@ impl Alerting {
             health: Arc::default(),
             metrics: Arc::default(),
             told: Told::default(),
-            told_profile: Told::default(),
-            told_rollup: Told::default(),
+            told_jobs: BTreeMap::new(),
             told_rules: BTreeMap::new(),
         })
     }
@@ -257,31 +255,29 @@ impl Alerting {
         // Ticks see the profile of their own day where it is due.
         let watch = Stopwatch::start();
         let made = self.profiles.make_next(mark_ms).await;
-        self.ran("profile", watch, &made);
-        let now_ms = self.clock.now_ms();
-        match made {
-            Ok(false) => {}
-            Ok(true) => self.told_profile.went_well("profile", now_ms),
-            Err(error) => self.told_profile.failed(NOT_MADE, &error, now_ms),
-        }
+        self.ran("profile", NOT_MADE, watch, &made);
         self.run_due(mark_ms).await?;
         let watch = Stopwatch::start();
         let made = self.rollup.run_due(self.profiles.made_through()).await;
-        self.ran("rollup", watch, &made);
-        let now_ms = self.clock.now_ms();
-        match made {
-            Ok(false) => {}
-            Ok(true) => self.told_rollup.went_well("rollup", now_ms),
-            Err(error) => self.told_rollup.failed(NOT_ROLLED_UP, &error, now_ms),
-        }
+        self.ran("rollup", NOT_ROLLED_UP, watch, &made);
         Ok(())
     }
 
-    /// Tells how a job went, where it was due.
-    fn ran(&self, job: &str, watch: Stopwatch, done: &anyhow::Result<bool>) {
-        if !matches!(done, Ok(false)) {
-            self.metrics.tasks.ran(job, watch.elapsed(), done.is_err());
+    /// Tells how a job went, where it was due; `failed` is what is told of a failure.
+    fn ran(
+        &mut self,
+        job: &'static str,
+        failed: &str,
+        watch: Stopwatch,
+        done: &anyhow::Result<bool>,
+    ) {
+        if matches!(done, Ok(false)) {
+            return;
         }
+        self.metrics.tasks.ran(job, watch.elapsed(), done.is_err());
+        let (done, now_ms) = (done.as_ref().map(|_| ()), self.clock.now_ms());
+        let told = self.told_jobs.entry(job).or_default();
+        told.tell(job, failed, done, now_ms);
     }
 
     /// Another instance alerts, or none yet. The mark stands still from when that one is gone

@@ -173,12 +173,9 @@ impl Alerting {
         let now_ms = self.clock.now_ms();
         let message = format!("the alert rule {rule}; it is looked at again at the next tick");
         let told = self.told_rules.entry(rule).or_default();
-        match done {
-            Ok(()) => told.went_well("an alert rule", now_ms),
-            Err(error) => {
-                self.health.rule_failed();
-                told.failed(&message, &error, now_ms);
-            }
+        told.tell("an alert rule", &message, done.as_ref().copied(), now_ms);
+        if done.is_err() {
+            self.health.rule_failed();
         }
     }
 
