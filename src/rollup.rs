@@ -111,7 +111,7 @@ impl Rollup {
             .as_ref()
             .map(|it| through(it).unwrap_or(i64::MIN));
         let is_known = known_us.is_some_and(|it| it >= through_us);
-        if is_known && since_ms.is_some_and(|it| (0..TOUCHED_EVERY_MS).contains(&it)) {
+        if is_known && since_ms.is_some_and(|it| it < TOUCHED_EVERY_MS) {
             return Ok(false);
         }
         self.make(through_us, MAKING_MS_MAX).await?;

@@ -69,10 +69,11 @@ impl Collector for Scrape {
             records::values(&mut page, read)?;
         }
         self.partitions(&mut page, read.as_ref(), written.as_ref(), brokers.as_ref())?;
+        let tasks = self.metrics.tasks.counts();
         if let Some(written) = &written {
-            commits::commits(&mut page, written, &self.metrics)?;
+            commits::commits(&mut page, written, &tasks.conflicts, &self.metrics)?;
         }
-        tasks::tasks(&mut page, &self.metrics.tasks.counts(), self.is_leading)?;
+        tasks::tasks(&mut page, &tasks, self.is_leading)?;
         self.memory(&mut page, read.as_ref(), brokers.as_ref())
     }
 }

@@ -2,14 +2,19 @@
 
 use std::fmt::Result;
 
-use retrytoll_lake::Mark;
+use retrytoll_lake::{ConflictCounts, Mark};
 
 use crate::metrics::page::Page;
 use crate::metrics::{FileFacts, Metrics, seconds};
 use crate::pipeline::WriteFacts;
 
-/// Commits, what they brought, and what they met.
-pub fn commits(page: &mut Page, written: &WriteFacts, metrics: &Metrics) -> Result {
+/// Commits, what they brought, and what they and those of maintenance met.
+pub fn commits(
+    page: &mut Page,
+    written: &WriteFacts,
+    maintenance: &ConflictCounts,
+    metrics: &Metrics,
+) -> Result {
     let done = &written.summary;
     let with_rows = done.commits - done.claims - done.position_commits;
     let kinds = [
@@ -24,7 +29,7 @@ pub fn commits(page: &mut Page, written: &WriteFacts, metrics: &Metrics) -> Resu
     );
     page.counters(what, by_kind)?;
     let mut conflicts = written.conflicts;
-    conflicts.add(&metrics.tasks.counts().conflicts);
+    conflicts.add(maintenance);
     page.counters(
         (
             "retrytoll_commit_conflicts",
