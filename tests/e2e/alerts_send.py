@@ -56,8 +56,7 @@ def alert(entity, number=1):
 
 def alert_topic(w, partitions=1):
     topic = w.topic(1)
-    w.topics.append(f"{topic}.alerts")
-    broker.create(f"{topic}.alerts", partitions)
+    w.beside(topic, "alerts", partitions)
     return topic
 
 

@@ -3,7 +3,6 @@
 import datetime
 import os
 import pathlib
-import re
 import time
 
 from harness import cases, events
@@ -18,16 +17,14 @@ SMALL = {"RETRYTOLL_LIMITS_ENCODE": "16MB", "RETRYTOLL_LIMITS_BATCHES": "8MB", "
 def ingest_watched(w, path, env):
     """Ingests a file; (most memory, most Parquet files open at a time) as seen while it ran."""
     toll = w.start("ingest", path, "--lake", w.lake, env=env)
-    proc = pathlib.Path(f"/proc/{toll.process.pid}")
     peak, open_max = 0, 0
     while toll.process.poll() is None:
         try:
-            found = re.search(r"VmHWM:\s+(\d+) kB", (proc / "status").read_text())
-            peak = max(peak, int(found[1]) * 1024 if found else 0)
-            names = [os.readlink(fd) for fd in (proc / "fd").iterdir()]
+            peak = max(peak, toll.peak_bytes())
+            names = [os.readlink(fd) for fd in pathlib.Path(f"/proc/{toll.process.pid}/fd").iterdir()]
             open_max = max(open_max, sum(name.endswith(".parquet") for name in names))
-        except OSError:
-            pass  # it has ended, or a file was closed
+        except (OSError, TypeError):
+            pass  # it has ended, and has no memory any more, or a file was closed
         time.sleep(0.005)  # between two looks; nothing waits for it
     toll.ends(0)
     return peak, open_max

@@ -67,9 +67,8 @@ class Round:
         self.w, self.rng, self.figures, self.left = world, rng, figures, kills
         self.lock = threading.RLock()
         self.topic = world.topic(PARTITIONS)
-        for name, config in [(f"{self.topic}.alerts", {}), (f"{self.topic}.breaker", {"cleanup.policy": "compact"})]:
-            world.topics.append(name)
-            broker.create(name, 1, config)
+        world.beside(self.topic, "alerts")
+        world.beside(self.topic, "breaker", config={"cleanup.policy": "compact"})
         named = points()
         common = [p for p in named if p not in EARLY + LATE]
         outside = ["random"] * (ROUND - len(named) - 2) + ["frozen"] * 2

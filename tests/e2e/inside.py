@@ -8,7 +8,7 @@ import subprocess
 from urllib.parse import quote
 
 from harness import broker, cases, events
-from harness.world import QUICK, World
+from harness.world import QUICK, World, words
 
 # Calls that change what is on disk. `-y` prints the folder of a relative path.
 CALLS = ("openat,open,openat2,creat,mkdir,mkdirat,rename,renameat,renameat2,unlink,unlinkat,rmdir,link,linkat,symlink,symlinkat,"
@@ -118,7 +118,7 @@ def of_a_topic(w):
         return
     topic = w.topic(2)
     broker.produce(topic, [(n % 2, events.payload(it)) for n, it in enumerate(hostile_events())] + [(0, b"../../bad")])
-    sets = [word for key, value in (QUICK | {"kafka.group": topic, "alerts.retries_per_hour": 1}).items() for word in ("--set", f"{key}={value}")]
+    sets = words(QUICK | {"kafka.group": topic, "alerts.retries_per_hour": 1})
     w.topics += [f"{topic}.alerts", f"{topic}.breaker"]
     traced(w, "run", "--bootstrap", broker.bootstrap(), "--topic", topic, "--lake", w.lake, "--until-end", *sets)
     assert w.count() == len(hostile_events())

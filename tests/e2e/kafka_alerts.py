@@ -43,8 +43,7 @@ def operations(count, refused, prefix):
 
 def topic_with_alerts(w):
     topic = w.topic(2)
-    w.topics.append(f"{topic}.alerts")
-    broker.create(f"{topic}.alerts", 1)
+    w.beside(topic, "alerts")
     return topic
 
 
@@ -180,8 +179,7 @@ def a_budget_opens_the_breaker(w):
     """More retries in the clock hour than alerts.retries_per_hour: an alert, and a record that says until
     when; and the instance's heartbeat beside it."""
     topic = topic_with_alerts(w)
-    w.topics.append(f"{topic}.breaker")
-    broker.create(f"{topic}.breaker", 1, {"cleanup.policy": "compact"})
+    w.beside(topic, "breaker", config={"cleanup.policy": "compact"})
     # Retries of an hour that has just ended would be in no budget any more.
     cases.until("an hour with a minute left", lambda: time.gmtime().tm_min < 59, 70)
     off = TICKS["alerts__off"] + ",retry_share"

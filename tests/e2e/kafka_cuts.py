@@ -2,10 +2,8 @@
 
 Starts a broker of its own, reached through a proxy that can be cut."""
 
-import atexit
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,18 +18,10 @@ OWN = pathlib.Path(tempfile.mkdtemp(prefix="retrytoll-cuts-"))
 def start_broker():
     """A broker with a proxied listener; None where there can be none. Clients of KAFKA_BOOTSTRAP go past the proxy."""
     proxy = Proxy(lambda: int((OWN / "proxied").read_text()))
-    command = [broker.SCRIPT, "up", "--dir", str(OWN), "--proxied", str(proxy.port)]
-    up = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    if up.returncode:
-        proxy.close()
-        return None
-    os.environ["KAFKA_BOOTSTRAP"] = up.stdout.strip().split("=")[1]
-    return proxy
-
-
-def stop_broker():
-    subprocess.run([broker.SCRIPT, "down", "--wipe", "--dir", str(OWN)], stderr=subprocess.DEVNULL)
-    shutil.rmtree(OWN, ignore_errors=True)
+    if broker.start_own(OWN, "--proxied", str(proxy.port)):
+        return proxy
+    proxy.close()
+    return None
 
 
 def through(proxy):
@@ -101,7 +91,6 @@ def the_broker_dies(w):
 CASES = [a_member_without_a_network, stopped_while_the_broker_is_down, the_broker_dies]
 
 if __name__ == "__main__":
-    atexit.register(stop_broker)
     if PROXY := start_broker():
         cases.main(World, CASES)
     print("SKIPPED (no Kafka: scripts/kafka could not start one, see above): cut networks")

@@ -2,39 +2,20 @@
 
 Starts a broker of its own with secure listeners."""
 
-import atexit
 import json
-import os
 import pathlib
 import secrets
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
 
 from harness import broker, cases, events
-from harness.world import QUICK, World
+from harness.world import QUICK, World, words
 
 OWN = pathlib.Path(tempfile.mkdtemp(prefix="retrytoll-secure-"))
 TLS = OWN / "tls"
 # A wrong connection is told within this, check's and run's own waits (5 and 10 s) and their start together.
 ENDS_WITHIN = 30
-
-
-def start_broker():
-    """Whether there is a broker with secure listeners. KAFKA_BOOTSTRAP is its plain one, for the test itself."""
-    command = [broker.SCRIPT, "up", "--dir", str(OWN), "--secure"]
-    up = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    if up.returncode:
-        return False
-    os.environ["KAFKA_BOOTSTRAP"] = up.stdout.strip().split("=")[1]
-    return True
-
-
-def stop_broker():
-    subprocess.run([broker.SCRIPT, "down", "--wipe", "--dir", str(OWN)], stderr=subprocess.DEVNULL)
-    shutil.rmtree(OWN, ignore_errors=True)
 
 
 def at(listener):
@@ -59,10 +40,6 @@ def client(**more):
 def login(mechanism, **more):
     return {"security_protocol": "sasl_ssl", "ssl_ca_file": TLS / "ca.pem", "sasl_mechanism": mechanism,
             "sasl_username": "retrytoll"} | more
-
-
-def words(settings):
-    return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
 
 
 def start(w, command, topic, listener, settings, env=None, flags=(), **more):
@@ -101,9 +78,8 @@ def every_way_in(w):
         topic = w.topic(2)
         # A source that nobody reads any more would hold back the alerts of the next.
         w.lake = w.folder / f"lake-{number}"
-        for ending in ("alerts", "breaker"):
-            w.topics.append(f"{topic}.{ending}")
-            broker.create(f"{topic}.{ending}", 1)
+        w.beside(topic, "alerts")
+        w.beside(topic, "breaker")
         # A little ago, so that a tick of the alert rules lies behind them.
         made = events.mixture(w.rng, 200, 2, name.replace(" ", "-"))
         broker.produce(topic, [(*record, int(time.time() * 1000) - 5_000) for record in made])
@@ -162,8 +138,8 @@ def what_is_wrong_is_said(w):
 CASES = [every_way_in, what_is_wrong_is_said]
 
 if __name__ == "__main__":
-    atexit.register(stop_broker)
-    if start_broker():
+    # KAFKA_BOOTSTRAP is its plain listener, for the test itself.
+    if broker.start_own(OWN, "--secure"):
         cases.main(World, CASES)
     print("SKIPPED (no Kafka: scripts/kafka could not start one, see above): TLS and SASL")
     sys.exit(0)

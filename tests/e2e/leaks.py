@@ -9,7 +9,7 @@ import duckdb
 
 from harness import broker, cases
 from harness.sink import Sink
-from harness.world import QUICK, World
+from harness.world import QUICK, World, words
 
 
 class Planted:
@@ -184,16 +184,15 @@ def topics(w):
         return
     p = Planted()
     topic = w.topic(2)
-    for ending in ("alerts", "breaker"):
-        w.topics.append(f"{topic}.{ending}")
-        broker.create(f"{topic}.{ending}", 1)
+    w.beside(topic, "alerts")
+    w.beside(topic, "breaker")
     broker.produce(topic, [(n % 2, it) for n, it in enumerate(good_events(p) + bad_records(p))])
     (w.folder / "in-password").write_text(p.passwords[1])
     file = w.folder / "in-retrytoll.toml"
     # A password that no listener asks for is a mistake, so it is a property's here.
     file.write_text('[kafka.properties]\n"ssl.keystore.password_file" = "in-password"\n')
     rules = {"alerts.retries_per_hour": 1, "alerts.retries_per_minute": 1, "jobs.tick": "10s"}
-    sets = [word for key, value in (QUICK | rules | {"kafka.group": f"{topic}-group"}).items() for word in ("--set", f"{key}={value}")]
+    sets = words(QUICK | rules | {"kafka.group": f"{topic}-group"})
     env = {"RETRYTOLL_PAGERDUTY_ROUTING_KEY": p.passwords[2]}
     kafka = ["--config", file, "--bootstrap", broker.bootstrap(), "--topic", topic]
     w.start("run", *kafka, "--lake", w.lake, "--until-end", "--log", "trace", *sets, env=env).ends(0, 120)

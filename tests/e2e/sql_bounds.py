@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-import time
 import os
 import subprocess
+import time
 
 from harness import broker, cases, events
-from harness.world import QUICK, World
+from harness.world import QUICK, World, words
 
 # As little memory as can be set: 50 MB for a question. What the program itself takes comes on top.
 LITTLE = {"limits.prefetch": "1MB", "limits.batches": "8MB", "limits.encode": "16MB", "limits.seen": "1MB", "limits.sql": "16MB",
@@ -16,10 +16,6 @@ PROCESS_BYTES_MAX = 400_000_000
 ROWS = 3_000
 # A minute is far more than it takes, and far less than the queries would.
 ENDS_WITHIN = 60
-
-
-def words(settings):
-    return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
 
 
 def filled(w):
@@ -123,9 +119,8 @@ def a_job_without_an_end(w):
                                       'action = "Remove it."\n[hog.alert]\nrule = "hog"\nseverity = "warning"\nentity = "service"\n'
                                       'column = "key"\nwindow = "1h"\nthresholds = { n_over = "1" }\n')
     topic = w.topic(2)
-    for ending in ("alerts", "breaker"):
-        w.topics.append(f"{topic}.{ending}")
-        broker.create(f"{topic}.{ending}", 1)
+    w.beside(topic, "alerts")
+    w.beside(topic, "breaker")
     # A little ago, so that a tick lies behind them.
     then = int(time.time() * 1000) - 30_000
     broker.produce(topic, [(n % 2, events.payload(it), then) for n, it in enumerate(events.events(w.rng, ROWS))])

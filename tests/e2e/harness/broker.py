@@ -1,8 +1,10 @@
 """A topic's life on a real broker: made, written, read back as a stranger would, removed."""
 
+import atexit
 import functools
 import os
 import pathlib
+import shutil
 import subprocess
 import threading
 import time
@@ -13,6 +15,22 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from . import cases
 
 SCRIPT = str(pathlib.Path(__file__).parents[3] / "scripts/kafka")
+
+
+def start_own(folder, *flags):
+    """A broker for this script alone, with its data in `folder`, and named by KAFKA_BOOTSTRAP; both end with the
+    script. False where there can be none."""
+    atexit.register(stop_own, folder)
+    up = subprocess.run([SCRIPT, "up", "--dir", str(folder), *flags], stdout=subprocess.PIPE, text=True)
+    if up.returncode:
+        return False
+    os.environ["KAFKA_BOOTSTRAP"] = up.stdout.strip().split("=")[1]
+    return True
+
+
+def stop_own(folder):
+    subprocess.run([SCRIPT, "down", "--wipe", "--dir", str(folder)], stderr=subprocess.DEVNULL)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def bootstrap():

@@ -27,6 +27,11 @@ ROW = """source_partition, source_offset, request_id, attempt, model, decision, 
          cost_confirmed::TEXT, cost_ceiling::TEXT"""
 
 
+def words(settings):
+    """Keys and values as flags."""
+    return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+
+
 def faulty():
     """The program with faults at named points (tests/faults), built beside the other."""
     return str(pathlib.Path(os.environ["RETRYTOLL_BIN"]).parent / "examples/retrytoll-faults")
@@ -134,6 +139,12 @@ class World:
             broker.create(name, count, settings)
         return topic
 
+    def beside(self, topic, ending, partitions=1, config=None):
+        """Another of the topic's topics: `alerts` or `breaker`."""
+        name = f"{topic}.{ending}"
+        self.topics.append(name)
+        broker.create(name, partitions, config)
+
     def start(self, *args, env=None, input=None):
         """With FAULTS in `env` it is the program that has them; `input` is its stdin."""
         program = faulty() if "FAULTS" in (env or {}) else None
@@ -146,9 +157,8 @@ class World:
         given = QUICK | {"kafka.group": f"{topic}-group"} | {k.replace("__", "."): v for k, v in settings.items()}
         if "flush__interval_behind" not in settings:  # it must not be shorter
             given["flush.interval_behind"] = given["flush.interval"]
-        sets = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
         return self.start("run", "--bootstrap", bootstrap or broker.bootstrap(), "--topic", topic, "--lake", lake or self.lake,
-                          *flags, *sets, env=env)
+                          *flags, *words(given), env=env)
 
     def read_all(self, topic, **settings):
         """Reads the topic to its end, in one process."""
