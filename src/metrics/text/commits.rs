@@ -30,15 +30,12 @@ pub fn commits(
     page.counters(what, by_kind)?;
     let mut conflicts = written.conflicts;
     conflicts.add(maintenance);
-    page.counters(
-        (
-            "retrytoll_commit_conflicts",
-            "Puts of commits to attempts that did not plainly succeed, by what the log then said.",
-        ),
-        conflicts
-            .by_kind()
-            .map(|(kind, count)| ([("kind", kind)], count)),
-    )?;
+    let by_kind = conflicts.by_kind();
+    let what = (
+        "retrytoll_commit_conflicts",
+        "Puts of commits to attempts that did not plainly succeed, by what the log then said.",
+    );
+    page.counters(what, by_kind.map(|(kind, count)| ([("kind", kind)], count)))?;
     for (name, help, value) in [
         (
             "retrytoll_rows_committed",
