@@ -51,6 +51,29 @@ flags!(
 );
 
 impl Flags {
+    /// Those that the event's own text shows, and the record's time; the others come from the
+    /// tables and the settings.
+    pub const OF_THE_EVENT: Self =
+        Self(Self::TS_ODD.0 | Self::SECRET.0 | Self::HASH_OTHER.0 | Self::FIELD_INVALID.0);
+
+    /// From [`Flags::text`]; a word that is none of ours is left out.
+    #[must_use]
+    pub fn of_text(text: &str) -> Self {
+        let mut flags = Self::default();
+        for word in text.split(',') {
+            if let Some((flag, _)) = Self::ALL.iter().find(|(_, known)| *known == word) {
+                flags.add(*flag);
+            }
+        }
+        flags
+    }
+
+    /// Those that are in both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     pub fn add(&mut self, other: Self) {
         self.0 |= other.0;
     }

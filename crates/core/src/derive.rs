@@ -188,16 +188,41 @@ impl Derived {
 /// Derives the columns of every row.
 #[must_use]
 pub fn derive(batch: &EventBatch, words: &Dictionary, tables: &Tables) -> Derived {
+    let mut out = Derived::new(batch.len());
+    let mut flags = batch.flags.clone();
+    for (row, flags) in flags.iter_mut().enumerate() {
+        time(batch, row, flags, &mut out);
+    }
+    judge(batch, words, tables, flags, &mut out);
+    out
+}
+
+/// Derives the columns again of rows that are in the lake, by other tables; all but `ts`, its source
+/// and the date, which need the record and depend on no table: they are empty. The flags of the
+/// batch are those that the rows have.
+#[must_use]
+pub fn restate(batch: &EventBatch, words: &Dictionary, tables: &Tables) -> Derived {
+    let mut out = Derived::new(batch.len());
+    let of_event = batch.flags.iter().map(|it| it.and(Flags::OF_THE_EVENT));
+    judge(batch, words, tables, of_event.collect(), &mut out);
+    out
+}
+
+/// What the tables and the settings say of every row.
+fn judge(
+    batch: &EventBatch,
+    words: &Dictionary,
+    tables: &Tables,
+    flags: Vec<Flags>,
+    out: &mut Derived,
+) {
     let len = batch.len();
-    let mut out = Derived::new(len);
-    for row in 0..len {
-        let mut flags = batch.flags[row];
-        time(batch, row, &mut flags, &mut out);
-        number(batch, words, &tables.settings, row, &mut flags, &mut out);
+    for (row, mut flags) in flags.into_iter().enumerate() {
+        number(batch, words, &tables.settings, row, &mut flags, out);
         let class = classify(batch, words, tables, row);
         out.class.push(Some(class as u8));
         let bill = bill_row(batch, words, tables, row, class);
-        money(&bill, row, &mut flags, &mut out);
+        money(&bill, row, &mut flags, out);
         out.flags.push(flags);
     }
     out.ts_us.pad(len);
@@ -207,7 +232,6 @@ pub fn derive(batch: &EventBatch, words: &Dictionary, tables: &Tables) -> Derive
     out.cost_ceiling.pad(len);
     out.input_price.pad(len);
     out.output_price.pad(len);
-    out
 }
 
 /// `ts`, its source and the partition date.

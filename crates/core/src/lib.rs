@@ -13,6 +13,7 @@ pub mod decode;
 pub mod derive;
 pub mod dictionary;
 pub mod field;
+pub mod forgotten;
 pub mod lint;
 pub mod money;
 pub mod notify;

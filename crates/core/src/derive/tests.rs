@@ -225,3 +225,50 @@ fn settings_are_part_of_the_version() {
     assert_ne!(plain, layer);
     assert_eq!(plain, tables(SourceSettings::default()));
 }
+
+#[test]
+fn flags_come_back_from_their_text() {
+    for (flag, word) in Flags::ALL {
+        assert_eq!(Flags::of_text(word), *flag);
+    }
+    let all = Flags((1 << Flags::ALL.len()) - 1);
+    assert_eq!(Flags::of_text(&all.text()), all);
+    assert_eq!(Flags::of_text(""), Flags::default());
+    assert_eq!(
+        Flags::of_text("of_a_later_release,secret"),
+        Flags::SECRET,
+        "what is not known is left out"
+    );
+}
+
+/// What the tables say is said anew, and what the event showed stays.
+#[test]
+fn rows_are_restated_by_other_tables() {
+    let mut decoder = Decoder::new(Default::default());
+    let mut batch = EventBatch::new(SourceId("test".into()), 0);
+    let payload = br#"{"request_id":"r","model":"gpt-4o-mini","attempt":1,"decision":"success",
+        "input_tokens":1000000,"output_tokens":0,"provider":"openai"}"#;
+    let record = Record {
+        offset: 0,
+        index: 0,
+        timestamp_ms: Some(RECORD_MS),
+        payload,
+    };
+    decoder.decode(&record, &mut batch).unwrap();
+    let settings = |attempt_base| Tables {
+        settings: SourceSettings {
+            attempt_base,
+            ..SourceSettings::default()
+        },
+        ..Tables::built_in()
+    };
+    batch.flags[0] = Flags(Flags::SECRET.0 | Flags::UNIT_SUSPECT.0);
+    let from_one = restate(&batch, &decoder.dictionary, &settings(1));
+    assert_eq!(from_one.is_retry.get(0), Some(false));
+    assert_eq!(from_one.flags, [Flags::SECRET], "the price is judged anew");
+    let from_zero = restate(&batch, &decoder.dictionary, &settings(0));
+    assert_eq!(from_zero.is_retry.get(0), Some(true));
+    // gpt-4o-mini: 0.15 dollars for a million tokens of input.
+    assert_eq!(from_zero.cost_confirmed.get(0), Some(150_000_000_000));
+    assert!(from_zero.ts_us.is_null() && from_zero.days.is_empty());
+}
