@@ -185,14 +185,19 @@ pub fn read_limits(config: &Config) -> ReadLimits {
     }
 }
 
+/// The names of the tables, on each row.
+pub fn versions(tables: &Tables) -> Versions {
+    Versions {
+        prices: tables.prices.version().to_owned(),
+        policy: tables.policy_version(),
+    }
+}
+
 /// When a flush ends, and what goes with it.
 pub fn write_settings(config: &Config, source: SourceId, tables: &Tables) -> WriteSettings {
     WriteSettings {
         source,
-        versions: Versions {
-            prices: tables.prices.version().to_owned(),
-            policy: tables.policy_version(),
-        },
+        versions: versions(tables),
         flush_bytes: config.flush.size_bytes,
         interval_ms: ms(config.flush.interval),
         interval_behind_ms: ms(config.flush.interval_behind),

@@ -3,13 +3,19 @@
 //! The leader runs it: the owner of the least (source, partition) that the lake knows; without a
 //! topic, `ingest` at its end. What fails is a warning, and due again next time.
 
+pub mod forget;
+mod receipt;
+pub mod reprice;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use chrono::{DateTime, Days, NaiveDate, NaiveTime};
 use retrytoll_lake::compact::{CompactLimits, Compacted, Layout, compact, plan};
+use retrytoll_lake::edit::expire;
 use retrytoll_lake::encode::writer_properties;
 use retrytoll_lake::maintain::{self, VacuumLimits, Vacuumed, keep_log, vacuum};
 use retrytoll_lake::{Clock, LakeError, Writer, replay};
@@ -21,11 +27,41 @@ use crate::lake;
 use crate::metrics::{FileFacts, Metrics};
 use crate::told::Told;
 
+/// In place of a consumer group, in commits of a command.
+pub const BY_HAND: &str = "maintain";
 /// How often live files are counted where somebody watches, ms.
 const COUNT_EVERY_MS: i64 = 60_000;
 const DAY_MS: i64 = 86_400_000;
 /// How often to look whether something is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Attempts from before a date, which are kept no longer.
+#[derive(Debug)]
+pub struct Expired {
+    /// The first date that is kept.
+    pub before: NaiveDate,
+    /// Their files.
+    pub files: Vec<String>,
+}
+
+/// How files of attempts are laid out once they are sorted.
+fn layout() -> Layout {
+    Layout {
+        sort_by: Some("request_id".to_owned()),
+        properties: writer_properties(),
+    }
+}
+
+/// The first date that is kept. The lake's newest date counts where it is before today's: a clock
+/// that runs ahead takes nothing away.
+fn expires_before(newest: Option<String>, now_ms: i64, keep: Duration) -> NaiveDate {
+    let today = DateTime::from_timestamp_millis(now_ms).unwrap_or_default();
+    let newest = newest.and_then(|it| it.parse::<NaiveDate>().ok());
+    let last = newest.map_or(today.date_naive(), |it| it.min(today.date_naive()));
+    let days = keep.as_secs() / 86_400;
+    last.checked_sub_days(Days::new(days))
+        .unwrap_or(NaiveDate::MIN)
+}
 
 /// When what was done last.
 pub struct Maintenance {
@@ -108,6 +144,17 @@ impl Maintenance {
                 tracing::info!(files, bytes, "vacuumed");
             });
             self.ran("vacuum", watch, done);
+            let watch = Stopwatch::start();
+            let done = self.expire(false).await.map(|expired| {
+                let (files, before) = (expired.files.len(), expired.before.to_string());
+                if files > 0 {
+                    tracing::info!(files, before, "attempts expired");
+                }
+            });
+            self.ran("expire", watch, done);
+            let watch = Stopwatch::start();
+            let done = self.finish_forgetting().await;
+            self.ran("forget", watch, done);
         }
         let is_counted = self
             .counted_ms
@@ -169,6 +216,25 @@ impl Maintenance {
         Ok((head, maintain::clean_log(&table, head, until_ms).await?))
     }
 
+    /// Takes what is older than `maintain.keep` out of the table; with `dry_run` it only says which
+    /// files. Vacuum removes them, once no readable version needs them.
+    pub async fn expire(&mut self, dry_run: bool) -> anyhow::Result<Expired> {
+        let table = lake::open_attempts(&self.root, &self.clock).await?;
+        let files = replay::load_files(&table, table.check().await?.version).await?;
+        let dates = files.live.values();
+        let newest = dates.filter_map(|it| it.partition_values.get("date")?.clone());
+        let before = expires_before(newest.max(), self.clock.now_ms(), self.schedule.keep);
+        let mut writer = lake::open_writer(table, &self.group, &self.clock).await?;
+        let undated_ms = before.and_time(NaiveTime::MIN).and_utc().timestamp_millis();
+        let files = expire(&mut writer, &before.to_string(), undated_ms, dry_run).await?;
+        Ok(Expired { before, files })
+    }
+
+    /// Goes on with tenants that were forgotten by a command that did not end.
+    async fn finish_forgetting(&mut self) -> anyhow::Result<()> {
+        forget::finish(&self.root, &self.group, &self.clock).await
+    }
+
     /// Removes files that no readable version needs; with `dry_run` it only says which.
     pub async fn vacuum(&mut self, dry_run: bool) -> anyhow::Result<Vacuumed> {
         let now_ms = self.clock.now_ms();
@@ -188,12 +254,8 @@ impl Maintenance {
         if plan(&files, now_ms, limits).is_empty() {
             return Ok(Compacted::default());
         }
-        let layout = Layout {
-            sort_by: "request_id".to_owned(),
-            properties: writer_properties(),
-        };
         let writer = self.writer().await?;
-        let done = compact(writer, &layout, now_ms, limits).await?;
+        let done = compact(writer, &layout(), now_ms, limits).await?;
         tracing::info!(
             files_in = done.files_in,
             files_out = done.files_out,
@@ -217,5 +279,26 @@ impl Maintenance {
         self.writer
             .as_mut()
             .ok_or_else(|| LakeError::NotLeader.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_runs_ahead_takes_nothing_away() {
+        // 2026-11-30T12:00:00Z.
+        let now_ms = 1_796_040_000_000;
+        let keep = Duration::from_secs(10 * 86_400 + 3_600);
+        let before = |newest: Option<&str>, now_ms| {
+            expires_before(newest.map(str::to_owned), now_ms, keep).to_string()
+        };
+        assert_eq!(before(Some("2026-11-30"), now_ms), "2026-11-20");
+        assert_eq!(before(None, now_ms), "2026-11-20");
+        let year_ms = 365 * 86_400_000;
+        assert_eq!(before(Some("2026-11-30"), now_ms + year_ms), "2026-11-20");
+        // An event that says it is from next year.
+        assert_eq!(before(Some("2027-11-30"), now_ms), "2026-11-20");
     }
 }

@@ -309,6 +309,7 @@ async fn commit(
         data_change: true,
         range: Range::Dates(dates.collect()),
         positions,
+        ..Replacement::default()
     };
     Point::RollupFiles.pass();
     match writer.replace(&replacement).await? {
@@ -332,7 +333,8 @@ fn window(span: Span) -> anyhow::Result<Window> {
     })
 }
 
-fn spec() -> TableSpec {
+/// How the table is.
+pub fn spec() -> TableSpec {
     TableSpec {
         columns: schema(),
         by_date: true,

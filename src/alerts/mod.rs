@@ -30,7 +30,7 @@ pub use alerting::{Alerting, AlertingSettings, Sent};
 pub use event::{AlertOutlet, letter, source};
 pub use pulse::Pulse;
 pub use row::Row;
-pub use stored::Stored;
+pub use stored::{Stored, rows_that_name};
 
 /// The folder of the table with the alerts, below the lake's root.
 pub const ALERTS: &str = "alerts";

@@ -38,6 +38,26 @@ pub fn read_file(path: &Path) -> anyhow::Result<Vec<Row>> {
     read().with_context(|| format!("cannot read {}", path.display()))
 }
 
+/// How many rows of a lake's `alerts` have this text as a value of their data.
+///
+/// # Errors
+/// The lake's.
+pub async fn rows_that_name(root: &Path, clock: &Clock, text: &str) -> anyhow::Result<u64> {
+    let folder = root.join(ALERTS);
+    if !folder.exists() {
+        return Ok(0);
+    }
+    let table = open(&folder, clock).await?;
+    let files = replay::load_files(&table, table.check().await?.version).await?;
+    let value = serde_json::to_string(text)?;
+    let mut named = 0;
+    for path in files.live.keys() {
+        let rows = read_file(&folder.join(path))?;
+        named += rows.iter().filter(|it| it.data.contains(&value)).count() as u64;
+    }
+    Ok(named)
+}
+
 /// A reader of the table, which makes none and leads nothing.
 pub struct Stored {
     folder: PathBuf,

@@ -60,6 +60,8 @@ pub struct IngestArgs {
 struct Total {
     files: u64,
     rows: u64,
+    /// Not written, of tenants that were forgotten.
+    forgotten: u64,
     duplicates: u64,
     dead_letters: u64,
     /// Sent; `None` where nobody asked.
@@ -330,6 +332,7 @@ impl Total {
     fn add(&mut self, read: ReadCounts, written: WriteSummary) {
         self.files += 1;
         self.rows += written.rows;
+        self.forgotten += written.forgotten;
         self.duplicates += read.duplicates;
         self.dead_letters += read.dead_letters;
     }
@@ -362,6 +365,13 @@ fn tell(ingest: &Ingest, total: &Total, seconds: f64, world: &mut World) -> anyh
         total.duplicates,
         total.dead_letters,
     )?;
+    if total.forgotten > 0 {
+        let forgotten = total.forgotten;
+        writeln!(
+            err,
+            "{forgotten} attempts left out: their tenant was forgotten"
+        )?;
+    }
     if total.dead_letters > 0 {
         writeln!(err, "dead letters: {}", ingest.letters.display())?;
     }

@@ -1,6 +1,8 @@
 //! `retrytoll maintain …`: by hand what `run` does for the lake on its schedule, and what only a
 //! person can decide.
 
+mod rows;
+
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::Path;
@@ -14,18 +16,17 @@ use crate::clock::now_ms;
 use crate::config::{Config, Need};
 use crate::exit::{Exit, Stop};
 use crate::lake;
-use crate::maintenance::Maintenance;
+use crate::maintenance::{BY_HAND, Maintenance};
 
-/// In place of a consumer group, in commits.
-const GROUP: &str = "maintain";
 /// One round of compaction leaves what comes of it to the next; after so many there is nothing left
 /// but what others add meanwhile.
 const ROUNDS_MAX: usize = 8;
 
-/// Look after the lake: compact, checkpoint, vacuum, retire a source
+/// Look after the lake: its files, its log, and rows that are to be repriced, forgotten or expired
 ///
-/// `run` and `ingest` do the first three by themselves (keys of [maintain]). All are safe beside
-/// running instances and readers, and may be killed at any time.
+/// `run` and `ingest` compact and write checkpoints by themselves, `run` vacuums and expires (keys
+/// of [maintain]). All are safe beside running instances and readers, and may be killed at any time:
+/// the same command goes on.
 #[derive(Debug, clap::Args)]
 pub struct MaintainArgs {
     #[command(subcommand)]
@@ -52,6 +53,47 @@ enum What {
         #[command(flatten)]
         settings: Settings,
     },
+    /// Take attempts that are older than maintain.keep out of the lake
+    ///
+    /// By their date, and counted from the newest date in the lake, or from today where that is
+    /// earlier. `vacuum` removes the files once no readable version needs them.
+    Expire {
+        /// Only say what would go
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Judge the attempts of a time by the prices, the policy and the [source] settings of today
+    ///
+    /// In one commit, which records the figures before and after, as does a receipt in the lake's
+    /// folder `receipts`. What was decided when an event was read stays: its time, and
+    /// source.decisions.
+    Reprice {
+        #[command(flatten)]
+        span: rows::Span,
+        /// Only say what would change
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Forget a tenant up to now, for good: `forget tenant=acme`
+    ///
+    /// Its rows go from attempts and rollup, then every file goes that held them, older versions
+    /// with it. Events that are read again do not bring them back; later ones are new. A receipt in
+    /// the lake's folder `receipts` says what went, and what is out of reach. The lake keeps a hash of
+    /// the name.
+    Forget {
+        /// tenant=NAME, the name as it stands in attempts
+        #[arg(value_name = "tenant=NAME", value_parser = rows::tenant)]
+        who: String,
+        /// Do not wait for queries that began before: they fail where their files go
+        #[arg(long)]
+        at_once: bool,
+        #[command(flatten)]
+        settings: Settings,
+    },
     /// Say that nothing more comes from a source: the completeness mark, and with it alerts and
     /// the rollup, wait for it no more. What comes from it later is read all the same
     Retire {
@@ -68,6 +110,9 @@ impl What {
             Self::Compact { settings }
             | Self::Checkpoint { settings }
             | Self::Vacuum { settings, .. }
+            | Self::Expire { settings, .. }
+            | Self::Reprice { settings, .. }
+            | Self::Forget { settings, .. }
             | Self::Retire { settings, .. } => settings,
         }
     }
@@ -91,6 +136,11 @@ pub fn run(args: &MaintainArgs, world: &mut World) -> anyhow::Result<Exit> {
             What::Checkpoint { .. } => checkpoint(&root, &config).await,
             What::Vacuum { dry_run, .. } => vacuum(&root, &config, *dry_run).await,
             What::Retire { source, .. } => retire(&root, source).await,
+            What::Expire { dry_run, .. } => expire(&root, &config, *dry_run).await,
+            What::Reprice { span, dry_run, .. } => {
+                rows::reprice(&root, &config, span, *dry_run).await
+            }
+            What::Forget { who, at_once, .. } => rows::forget(&root, &config, who, *at_once).await,
         }
     })?;
     writeln!(world.out, "{said}")?;
@@ -98,7 +148,7 @@ pub fn run(args: &MaintainArgs, world: &mut World) -> anyhow::Result<Exit> {
 }
 
 fn maintenance(root: &Path, config: &Config) -> Maintenance {
-    Maintenance::new(root.to_owned(), GROUP, Clock::new(now_ms), config)
+    Maintenance::new(root.to_owned(), BY_HAND, Clock::new(now_ms), config)
 }
 
 async fn compact(root: &Path, config: &Config) -> anyhow::Result<String> {
@@ -143,6 +193,16 @@ async fn vacuum(root: &Path, config: &Config, dry_run: bool) -> anyhow::Result<S
     Ok(said)
 }
 
+async fn expire(root: &Path, config: &Config, dry_run: bool) -> anyhow::Result<String> {
+    let expired = maintenance(root, config).expire(dry_run).await?;
+    let (files, before) = (expired.files.len(), expired.before);
+    let verb = if dry_run { "would go" } else { "went" };
+    Ok(match files {
+        0 => format!("nothing to expire: no attempts from before {before}"),
+        _ => format!("{files} files with attempts from before {before} {verb}"),
+    })
+}
+
 async fn retire(root: &Path, source: &str) -> anyhow::Result<String> {
     let clock = Clock::new(now_ms);
     let table = lake::open_attempts(root, &clock).await?;
@@ -159,7 +219,7 @@ async fn retire(root: &Path, source: &str) -> anyhow::Result<String> {
         };
         return Err(Stop::usage(message, hint).into());
     }
-    let partitions = lake::retire(root, GROUP, |it| it == source).await?;
+    let partitions = lake::retire(root, BY_HAND, |it| it == source).await?;
     Ok(format!(
         "{source} is retired: its {partitions} partitions hold nothing back"
     ))

@@ -112,6 +112,7 @@ pub fn run(args: &RunArgs, world: &mut World) -> anyhow::Result<Exit> {
     tracing::info!(
         records = read.records,
         rows = written.rows,
+        forgotten = written.forgotten,
         duplicates = read.duplicates,
         dead_letters = read.dead_letters,
         commits = written.commits,

@@ -355,6 +355,11 @@ pub const KEYS: &[Key] = &[
         "Files that no readable version of the lake needs are removed.")
         .why("each round lists every file"),
 
+    key("maintain", "keep", time(DAY, 36_500 * DAY), is("396d"),
+        "How long attempts are kept, by their date; what is older goes with the next vacuum. It \
+         counts from the newest date in the lake, but not from one after today.")
+        .why("a shorter one takes rows away that reports of its time would need"),
+
     key("http", "listen", Kind::Listen, unset("127.0.0.1:9464"),
         "Where to answer /metrics (for Prometheus), /healthz and /readyz; nowhere without it. Who \
          can reach it can read it: 127.0.0.1 keeps it to this machine."),

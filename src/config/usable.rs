@@ -132,6 +132,8 @@ pub struct Maintain {
     pub log_every: Duration,
     pub compact_every: Duration,
     pub vacuum_every: Duration,
+    /// How long attempts are kept, by their date.
+    pub keep: Duration,
 }
 
 impl Alerts {
@@ -207,6 +209,7 @@ impl Config {
                 log_every: values.duration("maintain.log_every"),
                 compact_every: values.duration("maintain.compact_every"),
                 vacuum_every: values.duration("maintain.vacuum_every"),
+                keep: values.duration("maintain.keep"),
             },
             http_listen: values.text("http.listen").and_then(|it| it.parse().ok()),
         };

@@ -33,6 +33,8 @@ pub struct PartitionFacts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteSummary {
     pub rows: u64,
+    /// Rows of tenants that were forgotten: they are not written.
+    pub forgotten: u64,
     pub files: u64,
     pub bytes: u64,
     pub commits: u64,

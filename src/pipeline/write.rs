@@ -15,9 +15,11 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use retrytoll_core::batch::SourceId;
+use retrytoll_core::forgotten::Forgotten;
 use retrytoll_core::said::Said;
 use retrytoll_core::step::Progress;
 use retrytoll_lake::encode::{FileLimits, Versions, encode};
+use retrytoll_lake::forget::forgotten;
 use retrytoll_lake::{
     Clock, ConflictCounts, LakeError, Point, Position, SourcePartition, Writer, completeness_mark,
 };
@@ -77,6 +79,8 @@ pub struct Stage<S> {
     pub health: Arc<Health>,
     /// Where it leaves its counts.
     pub metrics: Arc<Metrics>,
+    /// Whose rows are not written any more.
+    forgotten: Forgotten,
     pending: Pending,
     table: PathBuf,
     committed_ms: i64,
@@ -118,6 +122,7 @@ impl<S: Starts> Stage<S> {
             leading: Arc::new(AtomicBool::new(false)),
             health: Arc::default(),
             metrics: Arc::default(),
+            forgotten: Forgotten::default(),
             pending,
             table,
             committed_ms,
@@ -219,8 +224,12 @@ impl<S: Starts> Stage<S> {
         }
     }
 
-    fn rows(&mut self, rows: Rows) -> Result<(), WriteError> {
+    fn rows(&mut self, mut rows: Rows) -> Result<(), WriteError> {
         let partition = self.partition(rows.partition);
+        let (keep, words) = (&mut rows.keep, &rows.words);
+        self.summary.forgotten += self
+            .forgotten
+            .take_from(keep, &rows.batch, words, &rows.derived);
         let encoded = encode(
             rows.batch,
             rows.derived,
@@ -264,6 +273,8 @@ impl<S: Starts> Stage<S> {
         let claimed = self.runtime.block_on(self.writer.claim(&starts));
         self.health.commits(None);
         let claimed = claimed?;
+        // A commit that changes this list fences us, so that it holds until the next claim.
+        self.forgotten = forgotten(&self.writer.state().txns);
         let mut read = Vec::new();
         for (partition, claim) in claimed {
             let Position {

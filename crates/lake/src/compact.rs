@@ -67,7 +67,7 @@ pub enum Level {
 }
 
 impl Level {
-    fn of(add: &Add) -> Self {
+    pub(crate) fn of(add: &Add) -> Self {
         let tag = add
             .tags
             .as_ref()
@@ -80,7 +80,7 @@ impl Level {
         }
     }
 
-    fn tag(self) -> Option<&'static str> {
+    pub(crate) fn tag(self) -> Option<&'static str> {
         match self {
             Self::Flushed => None,
             Self::Sorted => Some("sorted"),
@@ -194,7 +194,8 @@ fn at_level<'a>(adds: &[&'a Add], level: Level) -> Vec<&'a Add> {
         .collect()
 }
 
-fn bytes(add: &Add) -> u64 {
+/// A file's size.
+pub(crate) fn bytes(add: &Add) -> u64 {
     u64::try_from(add.size).unwrap_or(0)
 }
 
@@ -214,8 +215,9 @@ pub struct Compacted {
 /// How the new files are laid out.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// The text column that files are sorted by; it gets a bloom filter and statistics.
-    pub sort_by: String,
+    /// The text column that files are sorted by, if they are; it gets a bloom filter and
+    /// statistics.
+    pub sort_by: Option<String>,
     /// How the other columns are written.
     pub properties: WriterProperties,
 }

@@ -36,6 +36,15 @@ pub enum LakeError {
     )]
     Fenced(Box<Fence>),
 
+    /// Others changed the same rows again and again.
+    #[error(
+        "others changed the same files {tries} times meanwhile: try again when less is written, or a smaller range"
+    )]
+    Overtaken {
+        /// How often it was planned.
+        tries: usize,
+    },
+
     /// Rows or a position of a partition that this writer did not claim, or that was revoked.
     #[error("{partition} is not claimed by this writer: claim it before writing its rows")]
     NotOurs {

@@ -20,9 +20,11 @@
 
 pub mod clock;
 pub mod compact;
+pub mod edit;
 pub mod encode;
 pub mod error;
 pub mod file;
+pub mod forget;
 pub mod log;
 pub mod maintain;
 pub mod point;
@@ -37,6 +39,7 @@ pub mod writer;
 
 mod checkpoint;
 mod durable;
+mod shape;
 
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@ const COMMIT_ID: &str = "retrytollCommitId";
 const GROUP: &str = "retrytollGroup";
 const MEMBER: &str = "retrytollMember";
 const ACTIONS: &str = "retrytollActions";
+const RECORD: &str = "retrytollRecord";
 
 /// Who wrote an entry, as far as it says so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -132,15 +133,16 @@ fn author(info: &CommitInfo) -> Author {
     }
 }
 
-/// The bytes of an entry: `commitInfo`, then the actions, one a line. They do not depend on the
+/// The bytes of an entry: `commitInfo`, with what the log is to keep of it, then the actions, one a line. They do not depend on the
 /// version, so that the same bytes can be put again at a later one.
 pub(crate) fn entry_bytes(
     by: &Author,
     now_ms: i64,
     actions: &[Action],
+    record: &Value,
 ) -> Result<Bytes, LakeError> {
     let text = |value: &Option<String>| value.clone().map_or(Value::Null, Value::String);
-    let info = CommitInfo {
+    let mut info = CommitInfo {
         timestamp: Some(now_ms),
         operation: by.operation.clone(),
         engine_info: Some(concat!("retrytoll/", env!("CARGO_PKG_VERSION")).to_owned()),
@@ -153,6 +155,9 @@ pub(crate) fn entry_bytes(
         .into(),
         ..CommitInfo::default()
     };
+    if !record.is_null() {
+        info.info.insert(RECORD.to_owned(), record.clone());
+    }
     let mut out = Vec::with_capacity(256 * (actions.len() + 1));
     for action in std::iter::once(&Action::CommitInfo(info)).chain(actions) {
         serde_json::to_writer(&mut out, action)
@@ -203,6 +208,7 @@ mod tests {
             &by,
             1_700_000_000_000,
             &[txn("retrytoll/next/0/s", 4), txn("x", 1)],
+            &Value::Null,
         )
         .unwrap()
     }

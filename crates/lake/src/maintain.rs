@@ -6,6 +6,7 @@
 use deltalake::DeltaTable;
 use deltalake::checkpoints::{cleanup_expired_logs_for, create_checkpoint};
 use futures::{StreamExt, TryStreamExt};
+use object_store::ObjectMeta;
 use object_store::path::Path;
 
 use crate::durable;
@@ -135,12 +136,7 @@ pub async fn vacuum(
         return Err(LakeError::NotLeader);
     }
     let store = writer.table().store();
-    let listed: Vec<_> = store
-        .list(None)
-        .try_filter(|meta| futures::future::ready(is_data_file(&meta.location)))
-        .try_collect()
-        .await
-        .map_err(|e| LakeError::store("list the table's files", e))?;
+    let listed = data_files(writer.table()).await?;
     Point::VacuumListed.pass();
     let version = writer.restated("VACUUM").await?.version;
     let files = replay::load_files(writer.table(), version).await?;
@@ -169,6 +165,16 @@ pub async fn vacuum(
             .map_err(|e| LakeError::store("remove files", e))?;
     }
     Ok(gone)
+}
+
+/// Every data file in the table's folder, live or not.
+pub(crate) async fn data_files(table: &Table) -> Result<Vec<ObjectMeta>, LakeError> {
+    let listed = table.store().list(None);
+    listed
+        .try_filter(|meta| futures::future::ready(is_data_file(&meta.location)))
+        .try_collect()
+        .await
+        .map_err(|e| LakeError::store("list the table's files", e))
 }
 
 /// Only Parquet outside `_…` folders: whatever else lies here is not ours to remove.

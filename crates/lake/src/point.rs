@@ -43,6 +43,8 @@ pub enum Point {
     CheckpointWritten,
     /// Files are rewritten; the commit that replaces the old ones is next.
     Compacted,
+    /// Rows are edited in new files; the commit that replaces the old ones is next.
+    Edited,
     /// Files to be removed are known, and none is.
     VacuumListed,
     /// A file was removed; others may not be.
@@ -51,7 +53,7 @@ pub enum Point {
 
 impl Point {
     /// Every point, in the order of the way.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Polled,
         Self::Decoded,
         Self::FileBegun,
@@ -69,6 +71,7 @@ impl Point {
         Self::CheckpointBegun,
         Self::CheckpointWritten,
         Self::Compacted,
+        Self::Edited,
         Self::VacuumListed,
         Self::VacuumRemoved,
     ];
@@ -94,6 +97,7 @@ impl Point {
             Self::CheckpointBegun => "checkpoint-begun",
             Self::CheckpointWritten => "checkpoint-written",
             Self::Compacted => "compacted",
+            Self::Edited => "edited",
             Self::VacuumListed => "vacuum-listed",
             Self::VacuumRemoved => "vacuum-removed",
         }

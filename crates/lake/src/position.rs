@@ -1,7 +1,8 @@
 //! Positions as Delta `txn` actions, and back.
 //!
 //! An application id is `retrytoll/<field>/<partition>/<source>`, the source last because it may
-//! hold slashes; the leader of maintenance is `retrytoll/leader`. **These texts are the format on
+//! hold slashes; the leader of maintenance is `retrytoll/leader`, and `retrytoll/forget/…` and
+//! `retrytoll/forgot/…` are tenants that were forgotten ([`crate::forget`]). **These texts are the format on
 //! disk**: they may be added to, never changed. Fields:
 //!
 //! | field | value |
@@ -20,6 +21,9 @@ use std::sync::Arc;
 const PREFIX: &str = "retrytoll/";
 /// The application id of the leader of maintenance.
 pub const LEADER_APP_ID: &str = "retrytoll/leader";
+
+/// What begins the application ids that say who was forgotten ([`crate::forget`]).
+pub(crate) const FORGET_PREFIX: &str = "retrytoll/forget/";
 
 /// One partition of one source: the unit of ownership.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,6 +63,8 @@ pub enum Owner {
     Partition(SourcePartition),
     /// The right to maintain the table, and to send its alerts.
     Leader,
+    /// The list of what was forgotten: whoever owns a partition keeps to it, and so owns it too.
+    Forgotten,
 }
 
 impl Owner {
@@ -76,6 +82,9 @@ impl Owner {
         if app_id == LEADER_APP_ID {
             return Some(Self::Leader);
         }
+        if app_id.starts_with(FORGET_PREFIX) {
+            return Some(Self::Forgotten);
+        }
         parse(app_id).map(|(_, partition)| Self::Partition(partition))
     }
 }
@@ -85,6 +94,7 @@ impl fmt::Display for Owner {
         match self {
             Self::Partition(partition) => partition.fmt(f),
             Self::Leader => f.write_str("the leader's place"),
+            Self::Forgotten => f.write_str("the list of what was forgotten"),
         }
     }
 }

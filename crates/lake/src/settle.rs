@@ -23,7 +23,9 @@ pub enum Range {
 }
 
 impl Range {
-    fn holds(&self, date: Option<&str>) -> bool {
+    /// Whether rows of this date are in it.
+    #[must_use]
+    pub fn holds(&self, date: Option<&str>) -> bool {
         match self {
             Self::Nothing => false,
             Self::Dates(dates) => dates.iter().any(|d| d.as_deref() == date),

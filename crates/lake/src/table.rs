@@ -16,6 +16,7 @@ use deltalake::logstore::{
     CommitOrBytes, LogStore, LogStoreRef, StorageConfig, default_logstore, logstore_for,
 };
 use object_store::ObjectStore;
+use serde_json::Value;
 use url::Url;
 use uuid::Uuid;
 
@@ -269,7 +270,8 @@ impl Table {
             Action::Protocol(protocol),
             Action::Metadata(self.spec.metadata()?),
         ];
-        let bytes = CommitOrBytes::LogBytes(entry_bytes(&by, clock.now_ms(), &actions)?);
+        let bytes =
+            CommitOrBytes::LogBytes(entry_bytes(&by, clock.now_ms(), &actions, &Value::Null)?);
         let mut retry = Retry::begin(limits, clock.clone(), Arc::default());
         loop {
             let put = self.log.write_commit_entry(0, bytes.clone(), id).await;

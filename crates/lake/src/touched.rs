@@ -48,7 +48,7 @@ fn of_entry(entry: &Entry) -> Vec<Times> {
 }
 
 /// The least and the greatest `ts` of a file; `None` where its statistics do not tell.
-fn of_stats(stats: &str) -> Option<Times> {
+pub(crate) fn of_stats(stats: &str) -> Option<Times> {
     let stats: Value = serde_json::from_str(stats).ok()?;
     let us = |ends: &str| {
         let text = stats[ends]["ts"].as_str()?;

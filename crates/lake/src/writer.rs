@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use deltalake::kernel::{Action, Add, Remove, Transaction};
+use serde_json::Value;
 use uuid::Uuid;
 
 use self::commit::{Commit, Settled};
@@ -109,6 +110,8 @@ pub struct Replacement {
     pub range: Range,
     /// Where partitions that are ours stand with the new files. Those owned but not named keep theirs.
     pub positions: BTreeMap<SourcePartition, Position>,
+    /// What the log is to keep of it, if anything.
+    pub record: Value,
 }
 
 /// What became of a [`Replacement`].
@@ -351,6 +354,7 @@ impl Writer {
         self.restate_next(&mut commit, |partition| {
             !replacement.positions.contains_key(partition)
         });
+        commit.record = replacement.record.clone();
         let removes = replacement
             .removes
             .iter()
@@ -366,6 +370,33 @@ impl Writer {
             Settled::Committed(done) => Replaced::Committed(done),
             Settled::Replan(why) => Replaced::PlanAgain(why),
         })
+    }
+
+    /// Brings the base to the head, by a commit where something is owned; returns that version.
+    ///
+    /// # Errors
+    /// As [`Writer::flush`].
+    pub(crate) async fn catch_up(&mut self) -> Result<u64, LakeError> {
+        match self.read_from_head_if_free().await? {
+            true => Ok(self.state.version),
+            false => Ok(self.confirm().await?.version),
+        }
+    }
+
+    /// A commit that states values and nothing else.
+    pub(crate) async fn state_txns(
+        &mut self,
+        operation: &str,
+        txns: Vec<(String, i64)>,
+    ) -> Result<Committed, LakeError> {
+        loop {
+            let mut commit = self.commit(operation);
+            commit.txns(txns.iter().cloned());
+            self.restate_next(&mut commit, |_| true);
+            if let Settled::Committed(done) = self.settled(commit).await? {
+                return Ok(done);
+            }
+        }
     }
 
     async fn add_missing_columns(&mut self) -> Result<(), LakeError> {
@@ -423,6 +454,7 @@ impl Writer {
             .union(&self.in_flush)
             .cloned()
             .map(Owner::Partition);
+        let reads = !self.owned.is_empty() || !self.in_flush.is_empty();
         Commit {
             id,
             by: Author {
@@ -435,10 +467,12 @@ impl Writer {
                 commit_id: id.to_string(),
                 ours: partitions
                     .chain(self.leader.map(|_| Owner::Leader))
+                    .chain(reads.then_some(Owner::Forgotten))
                     .collect(),
                 ..Pending::default()
             },
             actions: Vec::new(),
+            record: Value::Null,
             began_ms: None,
         }
     }

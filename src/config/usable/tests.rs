@@ -147,6 +147,7 @@ fn assert_defaults(config: &Config, lake: &str) {
             log_every: 30 * S,
             compact_every: 600 * S,
             vacuum_every: 86_400 * S,
+            keep: 396 * 86_400 * S,
         }
     );
     assert_eq!(config.http_listen, None);

@@ -43,6 +43,11 @@ pub fn commits(
             done.rows,
         ),
         (
+            "retrytoll_rows_forgotten",
+            "Rows that were not written, of tenants that were forgotten.",
+            done.forgotten,
+        ),
+        (
             "retrytoll_files_committed",
             "Parquet files of attempts committed.",
             done.files,

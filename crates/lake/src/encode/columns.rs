@@ -101,6 +101,22 @@ fn dictionary_values(words: &Words) -> Result<ArrayRef, ArrowError> {
     )?))
 }
 
+/// The derived columns alone, as [`encode`] has them.
+pub(super) fn encode_derived(
+    derived: Derived,
+    len: usize,
+    versions: &Versions,
+) -> Result<RecordBatch, ArrowError> {
+    let layout = schema::derived_layout();
+    let mut out = Arrays {
+        arrays: Vec::with_capacity(layout.fields().len()),
+        layout,
+        len,
+    };
+    out.derived(derived, versions)?;
+    RecordBatch::try_new(out.layout, out.arrays)
+}
+
 /// Arrays in the order of the layout.
 struct Arrays {
     layout: SchemaRef,

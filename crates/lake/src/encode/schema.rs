@@ -144,7 +144,16 @@ pub fn attempts_schema() -> SchemaRef {
 /// The schema of the arrays that a file is written from: words are dictionary arrays, and the
 /// partition column is not there. It is the same for every batch.
 pub(super) fn layout() -> SchemaRef {
-    let fields = columns().map(|it| {
+    layout_of(columns())
+}
+
+/// Of it the columns that the tables and the settings decide.
+pub(super) fn derived_layout() -> SchemaRef {
+    layout_of(derived().into_iter())
+}
+
+fn layout_of(columns: impl Iterator<Item = Column>) -> SchemaRef {
+    let fields = columns.map(|it| {
         let data_type = match it.data_type {
             DataType::Utf8 if it.shape == Shape::Few && it.name != "labels" => {
                 DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8))

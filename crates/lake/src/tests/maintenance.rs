@@ -119,7 +119,7 @@ async fn a_cut_checkpoint_is_set_aside() {
 
 fn layout() -> Layout {
     Layout {
-        sort_by: "request_id".into(),
+        sort_by: Some("request_id".into()),
         properties: crate::encode::writer_properties(),
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use deltalake::kernel::Action;
 use deltalake::logstore::CommitOrBytes;
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::{Committed, FLUSH_AGE_MS_MAX, Writer};
@@ -22,6 +23,8 @@ pub(super) struct Commit {
     pub by: Author,
     pub pending: Pending,
     pub actions: Vec<Action>,
+    /// What the entry keeps beside them.
+    pub record: Value,
     /// When its first file was begun, ms; `None` without files.
     pub began_ms: Option<i64>,
 }
@@ -44,7 +47,12 @@ impl Writer {
     }
 
     async fn put_until_settled(&mut self, commit: &Commit) -> Result<Settled, LakeError> {
-        let bytes = entry_bytes(&commit.by, self.clock.now_ms(), &commit.actions)?;
+        let bytes = entry_bytes(
+            &commit.by,
+            self.clock.now_ms(),
+            &commit.actions,
+            &commit.record,
+        )?;
         let stop = Arc::clone(&self.stop);
         let mut retry = Retry::begin(self.limits.retry, self.clock.clone(), stop);
         loop {
@@ -183,13 +191,14 @@ impl Writer {
     }
 
     /// A writer that owns nothing has nothing to be fenced from: it may begin at the head
-    /// without looking at what lies between.
-    pub(super) async fn read_from_head_if_free(&mut self) -> Result<(), LakeError> {
-        if self.owned.is_empty() && self.in_flush.is_empty() && self.leader.is_none() {
+    /// without looking at what lies between. Whether it did.
+    pub(super) async fn read_from_head_if_free(&mut self) -> Result<bool, LakeError> {
+        let is_free = self.owned.is_empty() && self.in_flush.is_empty() && self.leader.is_none();
+        if is_free {
             let read_ms = self.clock.now_ms();
             self.state = self.table.check().await?;
             self.base_read_ms = read_ms;
         }
-        Ok(())
+        Ok(is_free)
     }
 }

@@ -111,6 +111,7 @@ impl Audit {
         // A claim states its partitions in full, all others by `next` alone.
         let claimed = |owner: &Owner| match owner {
             Owner::Leader => operation == "CLAIM LEADER",
+            Owner::Forgotten => false,
             Owner::Partition(partition) => {
                 let low = partition.app_id("low");
                 operation == "CLAIM" && entry.txns.iter().any(|(app_id, _)| *app_id == low)
