@@ -339,9 +339,9 @@ pub async fn sweep(
         match file_concerns(&shape, &path, rows).await {
             Ok(false) => {}
             Ok(true) => {
-                Point::VacuumRemoved.pass();
                 let deleted = store.delete(&meta.location).await;
                 deleted.map_err(|e| LakeError::store(format!("remove {path}"), e))?;
+                Point::VacuumRemoved.pass();
                 swept.files += 1;
                 swept.bytes += meta.size;
             }

@@ -288,7 +288,10 @@ impl Writer {
         for (partition, to) in &flush.positions {
             self.check_move(partition, to)?;
         }
-        self.sync(&flush.files).await?;
+        if let Err(error) = self.sync(&flush.files).await {
+            // Files of rows that are forgotten are removed before their writer knows.
+            return Err(self.fenced_since_base().await.unwrap_or(error));
+        }
         let operation = if flush.files.is_empty() {
             "POSITIONS"
         } else {

@@ -113,6 +113,19 @@ impl Writer {
         }
     }
 
+    /// The fence that a commit since the base is to us, if there is one; nothing is owned then.
+    pub(super) async fn fenced_since_base(&mut self) -> Option<LakeError> {
+        let pending = self.commit("CONFIRM").pending;
+        let entries = self.read_after_base(self.base_age_ms() > self.limits.base_age_ms_max);
+        match settle(&pending, &entries.await.ok()?) {
+            Decision::Fenced(fence) => {
+                self.drop_ownership();
+                Some(LakeError::Fenced(Box::new(fence)))
+            }
+            _ => None,
+        }
+    }
+
     /// Puts an entry where there must be none.
     async fn put(&self, version: u64, bytes: Bytes, id: Uuid) -> Result<(), Cause> {
         Point::Put.pass();
