@@ -6,7 +6,7 @@ A round is 25 kills on a topic and a lake of its own. An instance dies at a name
 (tests/faults; N milliseconds after it, for what lies within other programs), or it is killed from
 outside, or frozen past its session and thawed. It starts again with other flush settings, at once or
 so late that the others have taken over. Meanwhile alerts are decided, hours rolled up, files
-compacted, orphans vacuumed. At the end of a round everything is read to its end, and DuckDB, Polars
+compacted, orphans vacuumed, and all attempts priced anew by a command that is killed, too. At the end of a round everything is read to its end, and DuckDB, Polars
 and delta-rs must find what was produced, each row once.
 The seed makes the plan; the moment at which a process dies is the machine's.
 """
@@ -14,6 +14,7 @@ The seed makes the plan; the moment at which a process dies is the machine's.
 import argparse
 import json
 import os
+import pathlib
 import random
 import signal
 import subprocess
@@ -24,8 +25,9 @@ import traceback
 from collections import Counter
 
 from harness import broker, cases, events
-from harness.world import World, faulty, foreign_read
+from harness.world import World, faulty, foreign_read, words
 
+PRICES = pathlib.Path(__file__).parents[2] / "crates/core/data/prices.json"
 ROUND = 25
 INSTANCES = 3
 PARTITIONS = 8
@@ -38,6 +40,8 @@ OLD_S = 30
 # What only the leader passes; the last ones need commits, orphans and hours, so they come late.
 EARLY = ["alert-decided", "alert-sent", "alert-marked", "compacted"]
 LATE = ["rollup-files", "vacuum-listed", "vacuum-removed", "checkpoint-begun", "checkpoint-written"]
+# What no instance passes, but a command beside them.
+BY_HAND = ["edited"]
 PATIENCE_S = 15
 RULES_OFF = "retry_storm,doomed_outage,pipeline,retry_share,repeated_billing,usage_coverage,unpriced"
 
@@ -52,13 +56,13 @@ class Figures:
 
     def __init__(self):
         self.kills, self.rows, self.lost, self.doubled, self.rounds = Counter(), 0, 0, 0, 0
-        self.recovery_s = 0.0
+        self.recovery_s, self.repriced = 0.0, 0
 
     def __str__(self):
         named = sum(n for what, n in self.kills.items() if what not in ("random", "frozen"))
         return (f"kills {self.kills.total()} ({named} at {len(self.kills.keys() - {'random', 'frozen'})} named points, "
                 f"{self.kills['random']} at random, {self.kills['frozen']} frozen), rounds {self.rounds}, "
-                f"rows {self.rows}, lost {self.lost}, doubled {self.doubled}, "
+                f"rows {self.rows}, lost {self.lost}, doubled {self.doubled}, repriced {self.repriced} times, "
                 f"longest from a death to the next claim {self.recovery_s:.1f} s")
 
 
@@ -70,7 +74,7 @@ class Round:
         world.beside(self.topic, "alerts")
         world.beside(self.topic, "breaker", config={"cleanup.policy": "compact"})
         named = points()
-        common = [p for p in named if p not in EARLY + LATE]
+        common = [p for p in named if p not in EARLY + LATE + BY_HAND]
         outside = ["random"] * (ROUND - len(named) - 2) + ["frozen"] * 2
         self.common = rng.sample(common + outside, len(common + outside))
         self.leaders = rng.sample(EARLY, len(EARLY)) + rng.sample(LATE, len(LATE))
@@ -187,14 +191,34 @@ class Round:
             self.figures.kills[fault] += 1
             self.left -= 1
 
-    def guarded(self, slot):
+    def guarded(self, work, *args):
         try:
-            self.life(slot)
+            work(*args)
         except BaseException:
             self.failed.append(traceback.format_exc())
 
+    def edit(self):
+        """Prices all there is anew, by a table of another name with the same prices; killed once, then to its end, as
+        long as others leave it a chance."""
+        prices = self.w.folder / "renamed.json"
+        prices.write_bytes(PRICES.read_bytes())
+        fault = "edited=kill"
+        while not self.is_over():
+            toll = self.w.start("maintain", "reprice", "--since", "30d", "--lake", self.w.lake, *words({"prices.file": prices}),
+                                env={"FAULTS": fault})
+            code = toll.process.wait()
+            if code == -signal.SIGABRT:
+                with self.lock:
+                    self.figures.kills["edited"] += 1
+                    self.left -= 1
+                fault = ""
+            self.figures.repriced += code == 0
+            assert code in (0, -signal.SIGABRT) or "meanwhile" in toll.text() or "no lake" in toll.text(), toll.text()
+            threading.Event().wait(5)
+
     def run(self):
-        slots = [threading.Thread(target=self.guarded, args=(slot,)) for slot in range(INSTANCES)]
+        slots = [threading.Thread(target=self.guarded, args=(self.life, slot)) for slot in range(INSTANCES)]
+        slots.append(threading.Thread(target=self.guarded, args=(self.edit,)))
         for thread in slots:
             thread.start()
         for thread in slots:

@@ -6,12 +6,15 @@ import pathlib
 import signal
 import subprocess
 import time
+import tomllib
 from decimal import Decimal
 
 import duckdb
 
 from harness import cases, events
-from harness.world import World
+from harness.world import World, foreign_read, words
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 DAY_MS = 86_400_000
 # 2026-01-01T00:00:00Z.
@@ -54,7 +57,7 @@ def dearer(model):
 
 def price_file(w, model):
     """As it is, but for one model, ten times as dear."""
-    prices = json.loads((pathlib.Path(__file__).parents[2] / "crates/core/data/prices.json").read_text())
+    prices = json.loads((ROOT / "crates/core/data/prices.json").read_text())
     for key, value in prices[model].items():
         if key.endswith("_per_token"):
             prices[model][key] = float(Decimal(str(value)) * 10)
@@ -107,6 +110,44 @@ def repriced(w):
     # Back again is where it was, but for who says so.
     maintain(w, "reprice", "--since", "2026-01-02", "--until", "2026-01-03")
     w.same_rows(old)
+
+
+def said_anew(w):
+    """Every kind of attempt of the golden cases: by the same tables nothing changes; by others, a lake that was repriced
+    says in every column what one says that read the same file with them."""
+    lines = []
+    for path in sorted((ROOT / "tests/golden").glob("*.toml")):
+        case = tomllib.loads(path.read_text())
+        lines += [json.dumps(case.get("defaults", {}) | it) + "\n" for it in case["events"]]
+    calls = w.folder / "calls.jsonl"
+    calls.write_text("".join(lines))
+    dear = json.loads((ROOT / "crates/core/data/prices.json").read_text())
+    for price in dear.values():
+        for key in list(price):
+            if key.endswith("_per_token"):
+                price[key] = float(Decimal(str(price[key])) * 3)
+    (w.folder / "dear.json").write_text(json.dumps(dear))
+    (w.folder / "policy.toml").write_text('[[row]]\nclass = ["read", "server"]\nstate = "unknown"\np_billed = "0.25"\n'
+                                          'source = "our bill"\ndate = "2026-11"\n')
+    others = words({"source.attempt_base": 1, "source.count_layer": "sdk", "prices.file": w.folder / "dear.json",
+                    "policy.file": w.folder / "policy.toml"})
+    fresh = w.folder / "fresh"
+    w.ingest(calls)
+    w.start("ingest", calls, "--lake", fresh, *others).ends(0)
+    all_time = ["--since", "2000-01-01", "--until", "2100-01-01"]
+    told = maintain(w, "reprice", *all_time).lines()
+    assert told[0].startswith("nothing to change"), told
+    maintain(w, "reprice", *all_time, *others)
+    db, other = w.load(), foreign_read.load(fresh / "attempts")[0]
+    columns = [name for name, *_ in db.execute("DESCRIBE attempts").fetchall()]
+    assert "policy_version" in columns and len(columns) > 80, columns
+    where = "ORDER BY source_offset"
+    for column in columns:
+        found, due = (it.execute(f"SELECT source_offset, {column} FROM attempts {where}").fetchall() for it in (db, other))
+        wrong = [(f, d) for f, d in zip(found, due, strict=True) if f != d]
+        assert not wrong, (column, wrong[:5])
+    changed = db.execute("SELECT count(DISTINCT evidence), count(*) FROM attempts WHERE price_version = 'dear'").fetchone()
+    assert changed[0] > 3 and changed[1] > 500, changed
 
 
 def forgotten(w):
@@ -192,7 +233,7 @@ def before(days):
     return time.strftime("%Y-%m-%d", time.gmtime(FIRST_MS / 1000 + (2 - days) * DAY_MS / 1000))
 
 
-CASES = [repriced, forgotten, one_run, expired]
+CASES = [repriced, said_anew, forgotten, one_run, expired]
 
 if __name__ == "__main__":
     cases.main(World, CASES)

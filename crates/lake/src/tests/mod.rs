@@ -3,6 +3,7 @@
 //! The clock stands still unless a test moves it. Rows are looked at through the Delta crate's
 //! own reader, so that the log must mean to others what it means to us.
 
+mod edit;
 mod faults;
 mod fence;
 mod maintenance;
