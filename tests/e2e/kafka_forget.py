@@ -3,8 +3,11 @@ lost or doubled."""
 
 import datetime
 import json
+import signal
 import threading
 import time
+
+import duckdb
 
 from harness import broker, cases, events
 from harness.cases import until
@@ -88,7 +91,23 @@ def a_worker_that_slept(w):
     w.same_rows(expected)
 
 
-CASES = [beside_workers, a_worker_that_slept]
+def the_leader_goes_on(w):
+    """A command that died has said who is forgotten: the leader does the rest, with its vacuum."""
+    topic = w.topic(PARTITIONS)
+    broker.produce(topic, records(w, 90, "left"))
+    w.read_all(topic)
+    flags = ["forget", "tenant=acme", "--at-once", "--lake", w.lake]
+    w.start("maintain", *flags, env={"FAULTS": "edited=kill"}).ends(-signal.SIGABRT)
+    assert w.query("SELECT count(*) FROM attempts WHERE tenant = 'acme'") == [(30,)]
+    toll = w.run(topic, maintain__vacuum_every="1s")
+    until("all is done", lambda: any("/forgot/" in it["appId"] for _, it in w.actions("txn")), 60)
+    toll.stop()
+    on_disk = f"read_parquet('{w.table}/*/*.parquet', union_by_name=true)"
+    assert duckdb.sql(f"SELECT DISTINCT tenant FROM {on_disk} ORDER BY 1").fetchall() == [("other",), (None,)]
+    w.same_rows(due(topic, int(time.time() * 1000)))
+
+
+CASES = [beside_workers, a_worker_that_slept, the_leader_goes_on]
 
 if __name__ == "__main__":
     cases.main(World, CASES)

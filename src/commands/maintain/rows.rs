@@ -106,6 +106,7 @@ pub async fn forget(
     };
     let clock = Clock::new(now_ms);
     let done = forget::forget(root, tenant, grace, &clock).await?;
+    let is_unknown = done.rows.values().all(|it| *it == 0) && done.swept.files == 0;
     let rows = done.rows.iter();
     let rows: Vec<_> = rows
         .map(|(table, rows)| format!("{rows} rows of {table}"))
@@ -118,6 +119,10 @@ pub async fn forget(
     );
     if done.alerts > 0 {
         said += &format!("{} rows of alerts name it, and stay\n", done.alerts);
+    }
+    if is_unknown {
+        said +=
+            "no file had a row of it: `SELECT DISTINCT tenant FROM attempts_raw` shows the names\n";
     }
     said += &format!("receipt: {}", done.receipt.display());
     Ok(said)

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, AsArray, BooleanArray, Datum, Decimal128Array, RecordBatch, StringArray,
+    Array, ArrayRef, AsArray, BooleanArray, Datum, Decimal128Array, RecordBatch, StringArray,
 };
 use arrow::compute::kernels::cmp::{distinct, gt_eq, lt};
 use arrow::compute::kernels::zip::zip;
@@ -92,7 +92,11 @@ impl Restate {
         };
         let since = gt_eq(ts, &end(self.since_us)?)?;
         let span = and(&since, &lt(ts, &end(self.until_us)?)?)?;
-        Ok(prep_null_mask_filter(&span))
+        // A row without a time is in no span.
+        Ok(match span.null_count() {
+            0 => span,
+            _ => prep_null_mask_filter(&span),
+        })
     }
 }
 
