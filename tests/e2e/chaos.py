@@ -34,8 +34,9 @@ PARTITIONS = 8
 # Between two events, by the broker's timestamps: hours pass in a round, and no repeat leaves the dedupe horizon.
 EVENT_MS = 9_000
 SPAN_MS = 3 * 86_400_000
-# Hours with retries and hours without, so that an alert fires and ends again and again.
-PHASE_MS = 2 * 3_600_000
+# Events between calm and retries.
+TURN = 400
+TICK = "2s"
 OLD_S = 30
 # What only the leader passes; the last ones need commits, orphans and hours, so they come late.
 EARLY = ["alert-decided", "alert-sent", "alert-marked", "compacted"]
@@ -85,18 +86,23 @@ class Round:
     # --- traffic ---
 
     def produce(self, count):
+        """In turns calm events of the last days, of which hours are rolled up, and retries of now, each time of another
+        service, so that an alert fires soon: its clock is ours as soon as a partition is silent."""
         with self.lock:
             now, made = int(time.time() * 1000), f"r{self.produced}"
-            when = lambda: min(self.begun_ms + self.produced * EVENT_MS, now)
-            if when() // PHASE_MS % 2:
+            turn, is_now = divmod(self.produced // TURN, 2)
+            if is_now:
                 records = events.mixture(self.rng, count, PARTITIONS, made)
+                named = b'"service":"shop-%d"' % turn
+                records = [(p, value and value.replace(b'"service":"shop"', named)) for p, value in records]
             else:
                 calm = {"attempt": 0, "service": "shop", "model": "gpt-4o", "decision": "success", "input_tokens": 1,
                         "output_tokens": 1}
                 records = [(n % PARTITIONS, events.payload(calm | {"request_id": f"{made}-{n}"})) for n in range(count)]
             timed = []
             for record in records:
-                timed.append((*record, when()))
+                then = self.begun_ms + self.produced * EVENT_MS
+                timed.append((*record, now if is_now else min(then, now)))
                 self.produced += 1
             broker.produce(self.topic, timed)
 
@@ -132,7 +138,7 @@ class Round:
             faults = f"{fault}:{number}=kill{late}"
         interval = rng.choice(["100ms", "250ms", "700ms", "2s"])
         return self.w.run(
-            self.topic, env={"FAULTS": faults}, kafka__instance_id=f"{self.topic}-{slot}", jobs__tick="10m",
+            self.topic, env={"FAULTS": faults}, kafka__instance_id=f"{self.topic}-{slot}", jobs__tick=TICK,
             flush__interval=interval, alerts__off=RULES_OFF, alerts__retries_per_hour=5, alerts__heartbeat="false",
             maintain__log_every="1s", maintain__compact_every="1s", maintain__vacuum_every="1s")
 
@@ -231,7 +237,7 @@ class Round:
     def check(self):
         w = self.w
         # In a group of its own: members that were killed are waited for by theirs.
-        w.read_all(self.topic, kafka__group=f"{self.topic}-last", jobs__tick="10m", alerts__off=RULES_OFF,
+        w.read_all(self.topic, kafka__group=f"{self.topic}-last", jobs__tick=TICK, alerts__off=RULES_OFF,
                    alerts__retries_per_hour=5)
         expected = events.Expected(broker.log(self.topic))
         found = w.rows()
