@@ -112,7 +112,7 @@ impl HashKind {
 }
 
 /// Hashes and their kinds; kind 0 is null.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hashes {
     pub kinds: Vec<u8>,
     pub values: Vec<[u8; 32]>,
@@ -138,7 +138,7 @@ impl Hashes {
 pub struct SourceId(pub Arc<str>);
 
 /// Events of one partition, in the order of their offsets.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventBatch {
     pub source: SourceId,
     pub partition: i32,

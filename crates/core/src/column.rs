@@ -59,7 +59,7 @@ impl Bitmap {
 }
 
 /// Plain values with validity.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sparse<T> {
     values: Vec<T>,
     valid: Bitmap,
@@ -104,7 +104,7 @@ impl<T: Copy + Default> Sparse<T> {
 }
 
 /// Text of any length; empty text is null.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strings {
     /// The exclusive end of each row's text in `bytes`.
     ends: Vec<i32>,

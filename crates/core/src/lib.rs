@@ -9,6 +9,8 @@ pub mod batch;
 pub mod bill;
 pub mod class;
 pub mod column;
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
 pub mod decode;
 pub mod derive;
 pub mod dictionary;

@@ -4,6 +4,9 @@
 //! in s, ms, µs or ns, told apart by size: a value below 10^11 is seconds (until the year 5138),
 //! below 10^14 ms, below 10^17 µs, else ns. Fractions are kept to the µs and cut there.
 
+#[cfg(any(test, feature = "contract"))]
+pub(crate) mod contract;
+
 /// Microseconds in a day.
 pub const DAY_US: i64 = 86_400_000_000;
 /// The years an instant may lie in: Parquet, Arrow and every reader hold these.

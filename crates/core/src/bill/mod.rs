@@ -3,8 +3,8 @@
 //! *Confirmed* is what evidence shows, *ceiling* what it can be at most; *unpriced* is a model
 //! without a price, *uncovered* an answer without usage. Definitions: MONEY §3 and §4.
 
-mod policy;
-mod price;
+pub(crate) mod policy;
+pub(crate) mod price;
 
 pub use policy::{BillingState, Chance, Policy, PolicyError, PolicyFacts, Verdict};
 pub use price::{BadPrice, Price, PriceError, Prices, Tokens};

@@ -1,5 +1,7 @@
 //! class, provider, status → billing state and the chance of it, by rows of data.
 
+#[cfg(any(test, feature = "contract"))]
+pub(crate) mod contract;
 mod file;
 
 use sha2::{Digest as _, Sha256};

@@ -4,6 +4,9 @@
 //! exact until it is rounded once, half-even, to 10^-12 dollars. LiteLLM's file holds prices such
 //! as 5.0000000000000004e-08; a digit below 10^-24 is rounded once when the file is read.
 
+#[cfg(any(test, feature = "contract"))]
+pub(crate) mod contract;
+
 use std::collections::HashMap;
 
 use serde::Deserialize;

@@ -57,7 +57,12 @@ impl<'de> Visitor<'de> for Pairs {
                     "labels are at most 16 pairs of plain values",
                 ));
             }
-            had_secret |= secret::replaced(value.trim_matches('"')).is_some();
+            if value.starts_with('"') {
+                // What escapes spell is what a reader of the column sees.
+                let text = Raw::new(value, None).text(TEXT_BYTES_MAX);
+                let text = text.ok_or_else(|| A::Error::custom("half a surrogate pair"))?;
+                had_secret |= secret::replaced(&text).is_some();
+            }
         }
         Ok(had_secret)
     }

@@ -4,6 +4,8 @@
 //! required field, or that is no JSON object, is *bad*: a dead letter. An optional field with an
 //! impossible value is null and counted, and the event lives.
 
+#[cfg(any(test, feature = "contract"))]
+pub(crate) mod contract;
 mod json;
 mod labels;
 mod scratch;

@@ -169,6 +169,7 @@ fn an_impossible_optional_value_is_null_and_counted() {
         ("tenant", "[\"a\"]"),
         ("labels", "[]"),
         ("labels", r#"{"a":{"b":1}}"#),
+        ("labels", r#"{"a":"\ud83d"}"#),
         ("prompt_hash", "false"),
         ("service", r#""\ud800""#),
     ] {
@@ -273,6 +274,12 @@ fn secrets_never_reach_a_column() {
         !labels.contains("abcdefgh") && labels.contains("\"n\":1"),
         "{labels}"
     );
+    // An escape hides nothing: `\u006b` is `k`.
+    let escaped = key.replacen('k', "\\u006b", 1);
+    let (batch, _) = accepted(with(&format!("\"labels\":{{\"a\":\"{escaped}\"}}")));
+    assert!(batch.flags[0].has(Flags::SECRET));
+    let labels = batch.text(Text::Labels, 0);
+    assert!(!labels.windows(8).any(|part| part == b"abcdefgh"));
 }
 
 #[test]
