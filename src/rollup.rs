@@ -304,6 +304,7 @@ async fn commit(
     let replacement = Replacement {
         operation: "WRITE",
         began_ms,
+        planned_at: files.version,
         removes,
         adds: made.files.clone(),
         data_change: true,

@@ -248,6 +248,7 @@ pub async fn compact(
         let replacement = Replacement {
             operation: "OPTIMIZE",
             began_ms,
+            planned_at: files.version,
             removes: job.files,
             adds,
             ..Replacement::default()

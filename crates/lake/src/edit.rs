@@ -160,6 +160,7 @@ pub async fn edit(
         let replacement = Replacement {
             operation: plan.operation,
             began_ms,
+            planned_at: version,
             removes: done.clone().map(|it| it.add.clone()).collect(),
             adds: done.filter_map(|it| it.new.clone()).collect(),
             data_change: true,
@@ -382,6 +383,7 @@ pub async fn expire(
         let replacement = Replacement {
             operation: "DELETE",
             began_ms: writer.now_ms(),
+            planned_at: version,
             removes: old,
             data_change: true,
             ..Replacement::default()

@@ -139,7 +139,8 @@ pub fn settle(pending: &Pending, entries: &[Entry]) -> Decision {
     }
 }
 
-fn conflict(pending: &Pending, entry: &Entry) -> Option<Conflict> {
+/// What of an entry makes a commit stale, if anything.
+pub(crate) fn conflict(pending: &Pending, entry: &Entry) -> Option<Conflict> {
     if entry.owners().any(|owner| pending.claims.contains(&owner)) {
         return Some(Conflict::ClaimMoved);
     }

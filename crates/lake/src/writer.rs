@@ -100,6 +100,9 @@ pub struct Replacement {
     pub operation: &'static str,
     /// When planning began, ms.
     pub began_ms: i64,
+    /// The version at which `removes` were live. What others committed since is looked at before the
+    /// put, since the base may have moved past it with an earlier commit.
+    pub planned_at: u64,
     /// The live files that go.
     pub removes: Vec<Add>,
     /// The files that come.
@@ -351,6 +354,9 @@ impl Writer {
         commit.began_ms = Some(replacement.began_ms);
         commit.pending.removes = replacement.removes.iter().map(|r| r.path.clone()).collect();
         commit.pending.range = replacement.range.clone();
+        if let Some(why) = self.stale_since(replacement.planned_at, &commit).await? {
+            return Ok(Replaced::PlanAgain(why));
+        }
         for (partition, to) in &replacement.positions {
             commit.txns(to.txns_since(partition, self.state.position(partition).as_ref()));
         }

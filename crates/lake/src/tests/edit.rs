@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{filter_record_batch, not};
 use arrow::datatypes::Int32Type;
+use deltalake::kernel::Add;
 use parquet::file::properties::WriterProperties;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -14,7 +15,7 @@ use super::*;
 use crate::compact::{CompactLimits, Layout, compact};
 use crate::edit::{Change, EditPlan, EditRows, Edited, Swept, edit, expire, sweep};
 use crate::error::Cause;
-use crate::{LakeError, Owner, Replaced, Replacement, replay};
+use crate::{Conflict, LakeError, Owner, Replaced, Replacement, replay};
 
 type Meanwhile = Box<dyn FnOnce() + Send>;
 
@@ -322,4 +323,47 @@ async fn two_edits_of_the_same_file() {
     let lost = first.replace(&replacement).await.unwrap();
     assert!(matches!(lost, Replaced::PlanAgain(_)), "{lost:?}");
     assert_eq!(world.rows().await, run(0, 0, 30));
+}
+
+/// Of two jobs of one plan the first moves the base past the edit that made the second stale.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_planned_before_an_edit_is_stale_behind_a_commit_that_was_not() {
+    let (world, mut a) = world().await;
+    let rows = run(0, 30, 32);
+    let mut flush = world.flush(&rows);
+    flush.files = vec![world.file(Some("2026-08-30"), &rows)];
+    a.flush(&flush).await.unwrap();
+    let mut leader = world.writer("leader").await;
+    leader.claim_leader().await.unwrap();
+    let planned_at = leader.confirm().await.unwrap().version;
+    let live = replay::load_files(leader.table(), planned_at)
+        .await
+        .unwrap();
+    let mut m = world.writer("m").await;
+    edit(&mut m, &plan(), &WithoutOne::default(), &no_record)
+        .await
+        .unwrap();
+
+    let job = |date: &str, rows: &[Row]| {
+        let of_date = |add: &Add| add.partition_values["date"].as_deref() == Some(date);
+        Replacement {
+            operation: "OPTIMIZE",
+            began_ms: NOW_MS,
+            planned_at,
+            removes: live
+                .live
+                .values()
+                .filter(|it| of_date(it))
+                .cloned()
+                .collect(),
+            adds: vec![world.file(Some(date), rows)],
+            ..Replacement::default()
+        }
+    };
+    let first = leader.replace(&job("2026-08-30", &rows)).await.unwrap();
+    assert!(matches!(first, Replaced::Committed(_)), "{first:?}");
+    let all = [run(0, 0, 30), run(1, 0, 2)].concat();
+    let second = leader.replace(&job(DAY, &all)).await.unwrap();
+    assert_eq!(second, Replaced::PlanAgain(Conflict::FileRemoved));
+    assert_eq!(world.rows().await, run(0, 0, 32));
 }

@@ -194,6 +194,7 @@ async fn a_removal_loses_to_a_removal_of_the_same_file() {
     let forget = Replacement {
         operation: "DELETE",
         began_ms: world.now_ms(),
+        planned_at: other.state().version,
         removes: vec![second.clone()],
         data_change: true,
         range: Range::Dates([Some(DAY.to_owned())].into()),

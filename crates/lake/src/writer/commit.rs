@@ -10,11 +10,11 @@ use uuid::Uuid;
 
 use super::{Committed, FLUSH_AGE_MS_MAX, Writer};
 use crate::error::{Cause, LakeError};
-use crate::log::{Author, Entry, entries_after, entry_bytes};
+use crate::log::{Author, Entry, entries_after, entry_bytes, read_entry};
 use crate::point::Point;
 use crate::replay;
 use crate::retry::Retry;
-use crate::settle::{Conflict, Decision, Pending, settle};
+use crate::settle::{Conflict, Decision, Pending, conflict, settle};
 
 /// A commit on its way.
 #[derive(Clone, Debug)]
@@ -111,6 +111,24 @@ impl Writer {
                 }
             }
         }
+    }
+
+    /// Why a commit that was planned at a version is stale at the base, if it is.
+    pub(super) async fn stale_since(
+        &self,
+        planned_at: u64,
+        commit: &Commit,
+    ) -> Result<Option<Conflict>, LakeError> {
+        for version in planned_at + 1..=self.state.version {
+            let Some(entry) = read_entry(self.table.log(), version).await? else {
+                // Cleaned up: what it removed can't be told any more.
+                return Ok(Some(Conflict::FileRemoved));
+            };
+            if let Some(why) = conflict(&commit.pending, &entry) {
+                return Ok(Some(why));
+            }
+        }
+        Ok(None)
     }
 
     /// The fence that a commit since the base is to us, if there is one; nothing is owned then.

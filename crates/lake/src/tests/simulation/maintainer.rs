@@ -92,6 +92,7 @@ async fn compact(
     let replacement = Replacement {
         operation: "OPTIMIZE",
         began_ms: env.clock.now_ms(),
+        planned_at: version,
         removes,
         adds: vec![DataFile {
             path,
