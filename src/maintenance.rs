@@ -71,6 +71,8 @@ pub struct Maintenance {
     /// How long a version of the lake can be read, ms.
     kept_ms: i64,
     schedule: Maintain,
+    /// How long a query may take.
+    grace: Duration,
     writer: Option<Writer>,
     log_ms: i64,
     compacted_ms: i64,
@@ -92,6 +94,7 @@ impl Maintenance {
             clock,
             kept_ms: i64::from(config.alerts.reproduce_days) * DAY_MS,
             schedule: config.maintain,
+            grace: config.limits.sql_time,
             writer: None,
             log_ms: now_ms,
             compacted_ms: now_ms,
@@ -232,7 +235,7 @@ impl Maintenance {
 
     /// Goes on with tenants that were forgotten by a command that did not end.
     async fn finish_forgetting(&mut self) -> anyhow::Result<()> {
-        forget::finish(&self.root, &self.group, &self.clock).await
+        forget::finish(&self.root, &self.group, self.grace, &self.clock).await
     }
 
     /// Removes files that no readable version needs; with `dry_run` it only says which.

@@ -101,14 +101,22 @@ pub async fn forget(
     })
 }
 
-/// Goes on with tenants whose rows may still lie in files: takes out what is there, and where nothing
-/// was, which is a day later, removes the files that held them.
+/// Goes on with tenants whose rows may still lie in files, and whose command ended or should have by
+/// now: takes out what is there, and where nothing was, by the next call, removes the files that held
+/// them.
 ///
 /// # Errors
 /// As [`forget`].
-pub async fn finish(root: &Path, group: &str, clock: &Clock) -> anyhow::Result<()> {
+pub async fn finish(
+    root: &Path,
+    group: &str,
+    grace: Duration,
+    clock: &Clock,
+) -> anyhow::Result<()> {
     let table = lake::open_attempts(root, clock).await?;
-    let keys = unfinished(&table.check().await?.txns);
+    let mut keys = unfinished(&table.check().await?.txns);
+    // A command waits as long itself.
+    keys.retain(|_, until_ms| clock.since_ms(*until_ms) >= 2 * lake::ms(grace));
     if keys.is_empty() {
         return Ok(());
     }
