@@ -94,7 +94,7 @@ impl Maintenance {
             clock,
             kept_ms: i64::from(config.alerts.reproduce_days) * DAY_MS,
             schedule: config.maintain,
-            grace: config.limits.sql_time,
+            grace: config.limits.sql_time.max(config.jobs.time_max),
             writer: None,
             log_ms: now_ms,
             compacted_ms: now_ms,

@@ -25,6 +25,7 @@ use crate::rollup;
 
 /// Files of one commit: its first one must not be an hour old, and what a kill undoes is to be little.
 const FILES_MAX: usize = 64;
+const HOUR_MS: i64 = 3_600_000;
 /// The column of `attempts` with a row's time, and that of `rollup`.
 const TIMES: [(&str, &str); 2] = [(ATTEMPTS, "ts"), (ROLLUP, "hour")];
 
@@ -157,7 +158,6 @@ impl Forgetting {
         clock: &Clock,
         keys: &BTreeMap<String, i64>,
     ) -> anyhow::Result<Self> {
-        let forgotten: Forgotten = of_keys(keys.iter().map(|(key, at)| (key.as_str(), *at)));
         let mut places = Vec::new();
         for (name, time) in TIMES {
             if !root.join(name).exists() {
@@ -175,7 +175,7 @@ impl Forgetting {
                 name,
                 writer: lake::open_writer(table, group, clock).await?,
                 rows: ForgetRows {
-                    forgotten: forgotten.clone(),
+                    forgotten: up_to(keys, time),
                     columns: ["tenant", time],
                 },
                 layout,
@@ -242,9 +242,32 @@ impl Forgetting {
     }
 }
 
+/// Who is forgotten, up to when rows may go. An hour in which the tenant comes back has rows of both:
+/// it is not yet in the rollup when its tenant is forgotten, and made without them.
+fn up_to(keys: &BTreeMap<String, i64>, time: &str) -> Forgotten {
+    let whole = |at: i64| match time {
+        "hour" => at - at.rem_euclid(HOUR_MS),
+        _ => at,
+    };
+    of_keys(keys.iter().map(|(key, at)| (key.as_str(), whole(*at))))
+}
+
 fn unsorted() -> Layout {
     Layout {
         sort_by: None,
         properties: WriterProperties::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_hour_that_is_not_over_stays_in_the_rollup() {
+        let keys = BTreeMap::from([(key_of("acme"), 5 * HOUR_MS + 30 * 60_000)]);
+        let until = |time| up_to(&keys, time).until_us("acme");
+        assert_eq!(until("ts"), Some((5 * HOUR_MS + 30 * 60_000) * 1_000));
+        assert_eq!(until("hour"), Some(5 * HOUR_MS * 1_000));
     }
 }

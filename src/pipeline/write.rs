@@ -21,7 +21,8 @@ use retrytoll_core::step::Progress;
 use retrytoll_lake::encode::{FileLimits, Versions, encode};
 use retrytoll_lake::forget::forgotten;
 use retrytoll_lake::{
-    Clock, ConflictCounts, LakeError, Point, Position, SourcePartition, Writer, completeness_mark,
+    Clock, ConflictCounts, LakeError, Owner, Point, Position, SourcePartition, Writer,
+    completeness_mark,
 };
 use tokio::runtime::Handle;
 
@@ -459,7 +460,10 @@ impl<S: Starts> Stage<S> {
         let now_ms = self.clock.now_ms();
         self.fences_ms
             .retain(|at| self.clock.since_ms(*at) < FENCE_WINDOW_MS);
-        self.fences_ms.push(now_ms);
+        // Who forgets a tenant has none of our partitions.
+        if !matches!(error, LakeError::Fenced(it) if it.owner == Owner::Forgotten) {
+            self.fences_ms.push(now_ms);
+        }
         let by = error.to_string();
         if self.fences_ms.len() >= FENCES_MAX {
             return Err(WriteError::Fenced { by });

@@ -57,7 +57,7 @@ def beside_workers(w):
     thread = threading.Thread(target=produce)
     thread.start()
     try:
-        until_ms = forget(w, "--set", "limits.sql_time=2s")
+        until_ms = forget(w, "--set", "limits.sql_time=2s", "--set", "jobs.time_max=2s")
     finally:
         over.set()
         thread.join()
@@ -99,7 +99,8 @@ def the_leader_goes_on(w):
     flags = ["forget", "tenant=acme", "--at-once", "--lake", w.lake]
     w.start("maintain", *flags, env={"FAULTS": "edited=kill"}).ends(-signal.SIGABRT)
     assert w.query("SELECT count(*) FROM attempts WHERE tenant = 'acme'") == [(30,)]
-    toll = w.run(topic, maintain__vacuum_every="1s", limits__sql_time="1s")
+    toll = w.run(topic, maintain__vacuum_every="1s", limits__sql_time="1s",
+                 jobs__time_max="1s")
     until("all is done", lambda: any("/forgot/" in it["appId"] for _, it in w.actions("txn")), 60)
     toll.stop()
     on_disk = f"read_parquet('{w.table}/*/*.parquet', union_by_name=true)"

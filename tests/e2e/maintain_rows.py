@@ -206,6 +206,8 @@ def one_run(w):
     assert receipt["tenant_key"] == "181d02af0439c1be790b3d40389fc501", receipt
     wrong = maintain(w, "forget", "service=shop", code=2).text()
     assert "only a tenant can be forgotten" in wrong, wrong
+    wrong = maintain(w, "forget", "tenant=other", code=2).text()
+    assert "what the rollup calls tenants that it put together" in wrong, wrong
 
 
 def live(w):

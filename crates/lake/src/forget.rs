@@ -60,6 +60,10 @@ impl Writer {
     /// As [`Writer::flush`].
     pub async fn forget(&mut self, key: &str, until_ms: i64) -> Result<Committed, LakeError> {
         let app_id = format!("{FORGET_PREFIX}{TENANT}{key}");
+        self.catch_up().await?;
+        // What was forgotten stays so, whatever the clock of this machine says.
+        let before = self.state().txns.get(&app_id).copied();
+        let until_ms = before.map_or(until_ms, |it| it.max(until_ms));
         self.state_txns("FORGET", vec![(app_id, until_ms)]).await
     }
 

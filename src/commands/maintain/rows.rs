@@ -41,6 +41,11 @@ impl Span {
 /// The name in `tenant=NAME`.
 pub fn tenant(text: &str) -> Result<String, String> {
     match text.split_once('=') {
+        Some(("tenant", "other")) => Err(
+            "`other` is also what the rollup calls tenants that it put together; \
+             a tenant of that name can't be forgotten"
+                .to_owned(),
+        ),
         Some(("tenant", name)) if !name.is_empty() => Ok(name.to_owned()),
         Some(("tenant", _)) => Err("the name is missing: tenant=NAME".to_owned()),
         _ => Err("only a tenant can be forgotten: tenant=NAME".to_owned()),
@@ -102,7 +107,7 @@ pub async fn forget(
     let grace = if at_once {
         Duration::ZERO
     } else {
-        config.limits.sql_time
+        config.limits.sql_time.max(config.jobs.time_max)
     };
     let clock = Clock::new(now_ms);
     let done = forget::forget(root, tenant, grace, &clock).await?;

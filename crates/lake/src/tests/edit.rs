@@ -254,6 +254,10 @@ async fn whoever_owns_a_partition_is_fenced_by_what_is_forgotten() {
     // Who owns nothing but the leader's place writes no rows.
     leader.confirm().await.unwrap();
     a.claim(&starts(&[0, 1])).await.unwrap();
+    // By a clock that is behind.
+    m.forget("0a", NOW_MS - HOUR_MS).await.unwrap();
+    a.flush(&world.flush(&run(0, 30, 31))).await.unwrap_err();
+    a.claim(&starts(&[0, 1])).await.unwrap();
     let keys = crate::forget::unfinished(&a.state().txns);
     assert_eq!(keys, BTreeMap::from([("0a".to_owned(), NOW_MS)]));
     m.forgot(&keys).await.unwrap();
