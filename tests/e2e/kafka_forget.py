@@ -45,6 +45,7 @@ def beside_workers(w):
     """Two workers, records all the while, an hour of late ones, and the same records again in another topic."""
     topic = w.topic(PARTITIONS)
     tolls = [w.run(topic, flush__interval="200ms") for _ in range(2)]
+    until("each has its partitions", lambda: all(toll.owned() for toll in tolls), 60)
     broker.produce(topic, records(w, 400, "before"))
     w.wait_rows(400)
     over, sent = threading.Event(), []

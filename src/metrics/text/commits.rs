@@ -70,6 +70,12 @@ pub fn commits(
     ] {
         page.counter((name, help), value)?;
     }
+    times(page, metrics)?;
+    table(page, written, metrics.files.get())
+}
+
+/// How long flushes and commits take.
+fn times(page: &mut Page, metrics: &Metrics) -> Result {
     let what = (
         "retrytoll_flush_seconds",
         "From a flush's first row or dead letter to its commit.",
@@ -79,8 +85,7 @@ pub fn commits(
         "retrytoll_commit_seconds",
         "From a commit's first put until it is in the log, files synced before.",
     );
-    page.histogram(what, &metrics.commit_seconds)?;
-    table(page, written, metrics.files.get())
+    page.histogram(what, &metrics.commit_seconds)
 }
 
 /// How the table stands.
