@@ -79,12 +79,11 @@ const CERTIFICATE: (&str, &str) = (
     "set kafka.ssl_cert_file and kafka.ssl_key_file to a certificate that the broker trusts",
 );
 
-/// What a listener does that is talked to in another way; also one that goes down.
-const HUNG_UP: (&str, &str) = (
-    "Disconnected",
-    "set kafka.security_protocol to what the listener talks: ssl or sasl_ssl with TLS, sasl_plaintext \
-     or sasl_ssl where it wants a login; is the broker up?",
-);
+/// What a listener does that is talked to in another way; also one that goes down. Which of these is
+/// told depends on whether it did so before we wrote.
+const HUNG_UP: [&str; 3] = ["Disconnected", "Broken pipe", "Connection reset"];
+const HUNG_UP_HINT: &str = "set kafka.security_protocol to what the listener talks: ssl or sasl_ssl with TLS, sasl_plaintext \
+     or sasl_ssl where it wants a login; is the broker up?";
 
 const ANYTHING: &str = "is kafka.bootstrap right, is the broker up, and does \
                         kafka.security_protocol fit its listener?";
@@ -98,14 +97,22 @@ impl Reason {
                 hint,
                 is_final: true,
             },
-            None => Self {
-                text: bare(line).to_owned(),
-                hint: match line.contains(HUNG_UP.0) {
-                    true => HUNG_UP.1,
-                    false => ANYTHING,
-                },
-                is_final: false,
-            },
+            None => Self::passing(bare(line)),
+        }
+    }
+
+    /// What another try may mend.
+    fn passing(text: &str) -> Self {
+        let hung_up = HUNG_UP.iter().any(|mark| text.contains(mark));
+        let text = match hung_up && !text.contains(HUNG_UP[0]) {
+            true => format!("{} ({text})", HUNG_UP[0]),
+            false => text.to_owned(),
+        };
+        let hint = if hung_up { HUNG_UP_HINT } else { ANYTHING };
+        Self {
+            text,
+            hint,
+            is_final: false,
         }
     }
 }
@@ -240,6 +247,21 @@ mod tests {
         let reason = Reason::of(refused);
         let text = "Connect to ipv4#127.0.0.1:9 failed: Connection refused";
         assert_eq!((reason.text.as_str(), reason.is_final), (text, false));
+        assert_eq!(reason.hint, ANYTHING);
+        // A listener that hangs up, before we write and after it.
+        let waiting = "[thrd:ssl://a:9/bootstrap]: ssl://a:9/bootstrap: Disconnected: verify that \
+                       security.protocol is correctly configured (after 3ms in state APIVERSION_QUERY)";
+        let writing = "[thrd:ssl://a:9/bootstrap]: ssl://a:9/bootstrap: Send failed: \
+                       error:80000020:system library::Broken pipe: tls_retry_write_records failure \
+                       (after 3ms in state APIVERSION_QUERY)";
+        let text = "Disconnected (Send failed: error:80000020:system library::Broken pipe: \
+                    tls_retry_write_records failure)";
+        assert_eq!(Reason::of(writing).text, text);
+        for line in [waiting, writing] {
+            let reason = Reason::of(line);
+            assert!(reason.text.starts_with("Disconnected"), "{}", reason.text);
+            assert!(reason.hint.contains("where it wants a login") && !reason.is_final);
+        }
         assert_eq!(
             Reason::of("odd words: and more").text,
             "odd words: and more"
