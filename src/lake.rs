@@ -171,6 +171,11 @@ pub fn query_limits(config: &Config) -> Limits {
     }
 }
 
+/// How long any query may take, of a user or of a job.
+pub fn query_time(config: &Config) -> std::time::Duration {
+    config.limits.sql_time.max(config.jobs.time_max)
+}
+
 /// Bounds of the reading stage.
 pub fn read_limits(config: &Config) -> ReadLimits {
     let seen_max = config.limits.seen_bytes / ENTRY_BYTES;

@@ -18,7 +18,7 @@ use retrytoll_lake::compact::{CompactLimits, Compacted, Layout, compact, plan};
 use retrytoll_lake::edit::expire;
 use retrytoll_lake::encode::writer_properties;
 use retrytoll_lake::maintain::{self, VacuumLimits, Vacuumed, keep_log, vacuum};
-use retrytoll_lake::{Clock, LakeError, Writer, replay};
+use retrytoll_lake::{Clock, LakeError, Writer, date_of, replay};
 
 use crate::clock::Stopwatch;
 use crate::config::Config;
@@ -54,7 +54,7 @@ fn layout() -> Layout {
 
 /// The first date that is kept. The lake's newest date counts where it is before today's: a clock
 /// that runs ahead takes nothing away.
-fn expires_before(newest: Option<String>, now_ms: i64, keep: Duration) -> NaiveDate {
+fn expires_before(newest: Option<&str>, now_ms: i64, keep: Duration) -> NaiveDate {
     let today = DateTime::from_timestamp_millis(now_ms).unwrap_or_default();
     let newest = newest.and_then(|it| it.parse::<NaiveDate>().ok());
     let last = newest.map_or(today.date_naive(), |it| it.min(today.date_naive()));
@@ -94,7 +94,7 @@ impl Maintenance {
             clock,
             kept_ms: i64::from(config.alerts.reproduce_days) * DAY_MS,
             schedule: config.maintain,
-            grace: config.limits.sql_time.max(config.jobs.time_max),
+            grace: lake::query_time(config),
             writer: None,
             log_ms: now_ms,
             compacted_ms: now_ms,
@@ -156,7 +156,7 @@ impl Maintenance {
             });
             self.ran("expire", watch, done);
             let watch = Stopwatch::start();
-            let done = self.finish_forgetting().await;
+            let done = forget::finish(&self.root, &self.group, self.grace, &self.clock).await;
             self.ran("forget", watch, done);
         }
         let is_counted = self
@@ -224,18 +224,12 @@ impl Maintenance {
     pub async fn expire(&mut self, dry_run: bool) -> anyhow::Result<Expired> {
         let table = lake::open_attempts(&self.root, &self.clock).await?;
         let files = replay::load_files(&table, table.check().await?.version).await?;
-        let dates = files.live.values();
-        let newest = dates.filter_map(|it| it.partition_values.get("date")?.clone());
-        let before = expires_before(newest.max(), self.clock.now_ms(), self.schedule.keep);
+        let newest = files.live.values().filter_map(date_of).max();
+        let before = expires_before(newest, self.clock.now_ms(), self.schedule.keep);
         let mut writer = lake::open_writer(table, &self.group, &self.clock).await?;
         let undated_ms = before.and_time(NaiveTime::MIN).and_utc().timestamp_millis();
         let files = expire(&mut writer, &before.to_string(), undated_ms, dry_run).await?;
         Ok(Expired { before, files })
-    }
-
-    /// Goes on with tenants that were forgotten by a command that did not end.
-    async fn finish_forgetting(&mut self) -> anyhow::Result<()> {
-        forget::finish(&self.root, &self.group, self.grace, &self.clock).await
     }
 
     /// Removes files that no readable version needs; with `dry_run` it only says which.
@@ -294,9 +288,8 @@ mod tests {
         // 2026-11-30T12:00:00Z.
         let now_ms = 1_796_040_000_000;
         let keep = Duration::from_secs(10 * 86_400 + 3_600);
-        let before = |newest: Option<&str>, now_ms| {
-            expires_before(newest.map(str::to_owned), now_ms, keep).to_string()
-        };
+        let before =
+            |newest: Option<&str>, now_ms| expires_before(newest, now_ms, keep).to_string();
         assert_eq!(before(Some("2026-11-30"), now_ms), "2026-11-20");
         assert_eq!(before(None, now_ms), "2026-11-20");
         let year_ms = 365 * 86_400_000;

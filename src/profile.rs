@@ -18,7 +18,7 @@ use retrytoll_jobs::{Limits, Session, Window, Zone};
 use retrytoll_lake::encode::date_text;
 use retrytoll_lake::maintain::keep_log;
 use retrytoll_lake::table::LOG_KEPT_MS;
-use retrytoll_lake::{Clock, Mark, Table, Writer, completeness_mark, replay};
+use retrytoll_lake::{Clock, Mark, Table, Writer, completeness_mark, date_of, replay};
 
 use crate::alerts::extent;
 use crate::lake;
@@ -183,8 +183,7 @@ impl Profiles {
 async fn made(table: &Table, version: u64) -> anyhow::Result<BTreeSet<i32>> {
     let files = replay::load_files(table, version).await?;
     let dates = files.live.values().map(|it| {
-        let date = it.partition_values.get("date").cloned().flatten();
-        let date = date.with_context(|| format!("{} has no date", it.path))?;
+        let date = date_of(it).with_context(|| format!("{} has no date", it.path))?;
         let date = date
             .parse::<chrono::NaiveDate>()
             .with_context(|| format!("{date} is no date"))?;

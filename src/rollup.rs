@@ -23,7 +23,7 @@ use retrytoll_lake::settle::Range;
 use retrytoll_lake::table::LOG_KEPT_MS;
 use retrytoll_lake::{
     Clock, DataFile, Flush, Point, Position, Replaced, Replacement, TableSpec, Writer,
-    completeness_mark, replay,
+    completeness_mark, date_of, replay,
 };
 
 use crate::lake;
@@ -204,8 +204,7 @@ impl Rollup {
         let attempts = lake::open_attempts(&self.settings.root, &self.clock).await?;
         let attempts = replay::load_files(&attempts, version).await?;
         let files = attempts.live.values().chain(rolled.live.values());
-        let dates =
-            files.filter_map(|it| it.partition_values.get("date")?.as_deref()?.parse().ok());
+        let dates = files.filter_map(|it| date_of(it)?.parse().ok());
         let mut dates = dates.collect::<Vec<_>>();
         dates.sort_unstable();
         dates.dedup();
@@ -284,10 +283,9 @@ async fn commit(
     position: Position,
     began_ms: i64,
 ) -> anyhow::Result<()> {
-    let removes = files.live.values().filter(|add| {
-        let date = add.partition_values.get("date").cloned().flatten();
-        date.is_some_and(|it| made.days.contains(&it))
-    });
+    let is_made = |date: &str| made.days.contains(date);
+    let removes = files.live.values();
+    let removes = removes.filter(|add| date_of(add).is_some_and(is_made));
     let removes = removes.cloned().collect::<Vec<_>>();
     let positions = BTreeMap::from([(reads(), position)]);
     if removes.is_empty() && made.files.is_empty() {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use parquet::file::properties::WriterProperties;
 use retrytoll_core::forgotten::{Forgotten, key_of};
+use retrytoll_core::timestamp;
 use retrytoll_jobs::rollup::ROLLUP;
 use retrytoll_lake::compact::Layout;
 use retrytoll_lake::edit::{EditPlan, Swept, edit, sweep};
@@ -26,8 +27,8 @@ use crate::rollup;
 /// Files of one commit: its first one must not be an hour old, and what a kill undoes is to be little.
 const FILES_MAX: usize = 64;
 const HOUR_MS: i64 = 3_600_000;
-/// The column of `attempts` with a row's time, and that of `rollup`.
-const TIMES: [(&str, &str); 2] = [(ATTEMPTS, "ts"), (ROLLUP, "hour")];
+/// The column of `rollup` with a row's time.
+const HOUR: &str = "hour";
 
 /// What was done about one tenant.
 #[derive(Debug)]
@@ -55,11 +56,9 @@ pub async fn forget(
 ) -> anyhow::Result<Forgot> {
     let began_ms = clock.now_ms();
     let key = key_of(tenant);
-    let table = lake::open_attempts(root, clock).await?;
-    let mut attempts = lake::open_writer(table, BY_HAND, clock).await?;
-    attempts.forget(&key, began_ms).await?;
-    let keys = BTreeMap::from([(key, began_ms)]);
+    let keys = BTreeMap::from([(key.clone(), began_ms)]);
     let mut work = Forgetting::open(root, BY_HAND, clock, &keys).await?;
+    work.attempts.writer.forget(&key, began_ms).await?;
     work.take_out().await?;
     if !grace.is_zero() {
         tracing::info!(
@@ -72,15 +71,16 @@ pub async fn forget(
     }
     let swept = work.sweep(began_ms).await?;
     let alerts = rows_that_name(root, clock, tenant).await?;
-    attempts.forgot(&keys).await?;
+    work.attempts.writer.forgot(&keys).await?;
     let rows = work.rows();
+    let time = |ms: i64| timestamp::text(ms * 1_000);
     let receipt = json!({
         "what": "forget",
-        "tenant_key": keys.keys().next(),
+        "tenant_key": key,
         "tenant_key_is": "the first 32 hex digits of the SHA-256 of tenant=<name>",
-        "until": receipt::time(began_ms),
-        "began": receipt::time(began_ms),
-        "ended": receipt::time(clock.now_ms()),
+        "until": time(began_ms),
+        "began": time(began_ms),
+        "ended": time(clock.now_ms()),
         "tables": work.told(),
         "files_removed_from_disk": swept.files,
         "bytes_removed_from_disk": swept.bytes,
@@ -127,10 +127,7 @@ pub async fn finish(
     if rows.values().all(|it| *it == 0) {
         let since_ms = keys.values().copied().max().unwrap_or(i64::MAX);
         let swept = work.sweep(since_ms).await?;
-        lake::open_writer(table, group, clock)
-            .await?
-            .forgot(&keys)
-            .await?;
+        work.attempts.writer.forgot(&keys).await?;
         tracing::info!(tenants = keys.len(), files = swept.files, "forgotten");
     }
     Ok(())
@@ -148,7 +145,32 @@ struct Place {
 }
 
 struct Forgetting {
-    places: Vec<Place>,
+    attempts: Place,
+    /// `None` where there is no rollup.
+    rollup: Option<Place>,
+}
+
+impl Place {
+    fn of(
+        name: &'static str,
+        time: &'static str,
+        writer: Writer,
+        layout: Layout,
+        keys: &BTreeMap<String, i64>,
+    ) -> Self {
+        Self {
+            name,
+            writer,
+            rows: ForgetRows {
+                forgotten: up_to(keys, time),
+                columns: ["tenant", time],
+            },
+            layout,
+            removed: 0,
+            rewritten: 0,
+            version: None,
+        }
+    }
 }
 
 impl Forgetting {
@@ -158,38 +180,31 @@ impl Forgetting {
         clock: &Clock,
         keys: &BTreeMap<String, i64>,
     ) -> anyhow::Result<Self> {
-        let mut places = Vec::new();
-        for (name, time) in TIMES {
-            if !root.join(name).exists() {
-                continue;
-            }
-            let (table, layout) = match name {
-                ATTEMPTS => (lake::open_attempts(root, clock).await?, layout()),
-                _ => {
-                    let folder = root.join(name);
-                    let table = lake::open_table(&folder, rollup::spec(), clock).await?;
-                    (table, unsorted())
-                }
-            };
-            places.push(Place {
-                name,
-                writer: lake::open_writer(table, group, clock).await?,
-                rows: ForgetRows {
-                    forgotten: up_to(keys, time),
-                    columns: ["tenant", time],
-                },
-                layout,
-                removed: 0,
-                rewritten: 0,
-                version: None,
-            });
-        }
-        Ok(Self { places })
+        let table = lake::open_attempts(root, clock).await?;
+        let writer = lake::open_writer(table, group, clock).await?;
+        let attempts = Place::of(ATTEMPTS, "ts", writer, layout(), keys);
+        let folder = root.join(ROLLUP);
+        let rollup = if folder.exists() {
+            let table = lake::open_table(&folder, rollup::spec(), clock).await?;
+            let writer = lake::open_writer(table, group, clock).await?;
+            Some(Place::of(ROLLUP, HOUR, writer, unsorted(), keys))
+        } else {
+            None
+        };
+        Ok(Self { attempts, rollup })
+    }
+
+    fn places(&self) -> impl Iterator<Item = &Place> {
+        std::iter::once(&self.attempts).chain(&self.rollup)
+    }
+
+    fn places_mut(&mut self) -> impl Iterator<Item = &mut Place> {
+        std::iter::once(&mut self.attempts).chain(&mut self.rollup)
     }
 
     /// Takes the rows out of the live files, some files a commit.
     async fn take_out(&mut self) -> anyhow::Result<()> {
-        for place in &mut self.places {
+        for place in self.places_mut() {
             let plan = EditPlan {
                 operation: "DELETE",
                 layout: place.layout.clone(),
@@ -214,7 +229,7 @@ impl Forgetting {
 
     async fn sweep(&mut self, since_ms: i64) -> anyhow::Result<Swept> {
         let mut all = Swept::default();
-        for place in &mut self.places {
+        for place in self.places_mut() {
             let swept = sweep(&mut place.writer, &place.layout, &place.rows, since_ms).await?;
             all.files += swept.files;
             all.bytes += swept.bytes;
@@ -224,8 +239,7 @@ impl Forgetting {
     }
 
     fn rows(&self) -> BTreeMap<&'static str, u64> {
-        let places = self.places.iter();
-        places.map(|it| (it.name, it.removed)).collect()
+        self.places().map(|it| (it.name, it.removed)).collect()
     }
 
     /// As receipts have it.
@@ -238,7 +252,7 @@ impl Forgetting {
             });
             (it.name.to_owned(), told)
         };
-        Value::Object(self.places.iter().map(place).collect())
+        Value::Object(self.places().map(place).collect())
     }
 }
 
@@ -246,7 +260,7 @@ impl Forgetting {
 /// it is not yet in the rollup when its tenant is forgotten, and made without them.
 fn up_to(keys: &BTreeMap<String, i64>, time: &str) -> Forgotten {
     let whole = |at: i64| match time {
-        "hour" => at - at.rem_euclid(HOUR_MS),
+        HOUR => at - at.rem_euclid(HOUR_MS),
         _ => at,
     };
     of_keys(keys.iter().map(|(key, at)| (key.as_str(), whole(*at))))

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::DateTime;
 use serde_json::Value;
 
 /// The folder below the lake's root.
@@ -35,10 +35,4 @@ pub fn write(root: &Path, what: &str, at_ms: i64, receipt: &Value) -> anyhow::Re
     };
     put().with_context(|| format!("cannot write the receipt {}", path.display()))?;
     Ok(path)
-}
-
-/// A time as receipts have it; UTC.
-pub fn time(at_ms: i64) -> String {
-    let at: DateTime<Utc> = DateTime::from_timestamp_millis(at_ms).unwrap_or_default();
-    at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }

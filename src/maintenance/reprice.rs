@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
 use retrytoll_core::money::Usd;
+use retrytoll_core::timestamp;
 use retrytoll_jobs::Window;
 use retrytoll_lake::Clock;
 use retrytoll_lake::edit::{Change, EditPlan, Edited, edit};
@@ -62,7 +63,7 @@ pub async fn reprice(
             receipt["version"] = json!(commit.version);
             receipt["commit_id"] = json!(commit.commit_id);
             let now_ms = clock.now_ms();
-            receipt["at"] = json!(receipt::time(now_ms));
+            receipt["at"] = json!(timestamp::text(now_ms * 1_000));
             Some(receipt::write(root, "reprice", now_ms, &receipt)?)
         }
         None => None,
@@ -82,7 +83,7 @@ fn recorded(window: &Window, versions: &Versions, edited: &Edited) -> Value {
         unpriced,
         ..
     } = edited.change;
-    let time = |at: DateTime<Utc>| receipt::time(at.timestamp_millis());
+    let time = |at: DateTime<Utc>| timestamp::text(at.timestamp_micros());
     let pair = |(before, after): (i128, i128)| json!({"before": Usd(before).to_string(), "after": Usd(after).to_string()});
     json!({
         "what": "reprice",

@@ -29,7 +29,7 @@ def records(w, count, prefix, tenants=("acme", "other", None), late_ms=0):
 
 def forget(w, *flags):
     """Forgets acme; up to when, ms."""
-    w.start("maintain", "forget", "tenant=acme", *flags, "--lake", w.lake).ends(0)
+    w.maintain("forget", "tenant=acme", *flags)
     told = [json.loads(p.read_text())["until"] for p in (w.lake / "receipts").glob("*-forget-*.json")]
     return max(round(datetime.datetime.fromisoformat(it).timestamp() * 1000) for it in told)
 
@@ -97,8 +97,7 @@ def the_leader_goes_on(w):
     topic = w.topic(PARTITIONS)
     broker.produce(topic, records(w, 90, "left"))
     w.read_all(topic)
-    flags = ["forget", "tenant=acme", "--at-once", "--lake", w.lake]
-    w.start("maintain", *flags, env={"FAULTS": "edited=kill"}).ends(-signal.SIGABRT)
+    w.maintain("forget", "tenant=acme", "--at-once", code=-signal.SIGABRT, FAULTS="edited=kill")
     assert w.query("SELECT count(*) FROM attempts WHERE tenant = 'acme'") == [(30,)]
     toll = w.run(topic, maintain__vacuum_every="1s", limits__sql_time="1s",
                  jobs__time_max="1s")

@@ -22,36 +22,27 @@ def lake_of_many_files(w, files=10, each=40):
     return events.Expected([(0, n, events.payload(it)) for n, it in enumerate(made)])
 
 
-def maintain(w, *args, code=0, **env):
-    return w.start("maintain", *args, "--lake", w.lake, env=env).ends(code)
-
-
-def live(w):
-    gone = {a["path"] for _, a in w.actions("remove")}
-    return [a["path"] for _, a in w.actions("add") if a["path"] not in gone]
-
-
 def compacts(w):
     """Killed before its commit it has done nothing; then it leaves one file of the day, with the same rows."""
     due = lake_of_many_files(w)
-    before = len(live(w))
+    before = len(w.live())
     assert before >= 10, before
-    maintain(w, "compact", code=-signal.SIGABRT, FAULTS="compacted=kill")
-    assert len(live(w)) == before
+    w.maintain("compact", code=-signal.SIGABRT, FAULTS="compacted=kill")
+    assert len(w.live()) == before
     w.same_rows(due)
-    maintain(w, "compact")
-    assert len(live(w)) == 1, live(w)
+    w.maintain("compact")
+    assert len(w.live()) == 1, w.live()
     w.same_rows(due)
-    assert maintain(w, "compact").lines() == ["nothing to compact"]
+    assert w.maintain("compact").lines() == ["nothing to compact"]
 
 
 def checkpoints(w):
     """Killed at any moment of it, the log is whole, for us and for others; then there is a checkpoint."""
     due = lake_of_many_files(w, files=3)
     for fault in ["checkpoint-begun=kill", "checkpoint-begun=kill 3ms", "checkpoint-written=kill"]:
-        maintain(w, "checkpoint", code=-signal.SIGABRT, FAULTS=fault)
+        w.maintain("checkpoint", code=-signal.SIGABRT, FAULTS=fault)
         w.same_rows(due)
-    said = maintain(w, "checkpoint").lines()
+    said = w.maintain("checkpoint").lines()
     version = max(int(p.stem) for p in (w.table / "_delta_log").glob("*.json") if p.stem.isdigit())
     assert said == [f"checkpoint of version {version}; 0 old entries removed"], said
     assert (w.table / f"_delta_log/{version:020}.checkpoint.parquet").exists()
@@ -61,7 +52,7 @@ def checkpoints(w):
 def vacuums(w):
     """What no commit names goes once it is old; what is live, young, or not ours stays."""
     due = lake_of_many_files(w, files=3)
-    orphans = {str(p.relative_to(w.table)) for p in w.table.glob("*/*.parquet")} - set(live(w))
+    orphans = {str(p.relative_to(w.table)) for p in w.table.glob("*/*.parquet")} - set(w.live())
     day = next(w.table.glob("date=*"))
     young, foreign = day / "part-young.parquet", day / "notes.txt"
     for path in list(w.table.glob("*/*.parquet")):
@@ -69,13 +60,13 @@ def vacuums(w):
     for path in [young, foreign]:
         path.write_bytes(b"x")
     assert len(orphans) >= 2, orphans
-    listed = maintain(w, "vacuum", "--dry-run").lines()
+    listed = w.maintain("vacuum", "--dry-run").lines()
     assert set(listed[:-1]) == orphans and listed[-1].startswith(f"{len(orphans)} files of "), listed
-    maintain(w, "vacuum", code=-signal.SIGABRT, FAULTS="vacuum-listed=kill")
-    maintain(w, "vacuum", code=-signal.SIGABRT, FAULTS="vacuum-removed=kill")
+    w.maintain("vacuum", code=-signal.SIGABRT, FAULTS="vacuum-listed=kill")
+    w.maintain("vacuum", code=-signal.SIGABRT, FAULTS="vacuum-removed=kill")
     w.same_rows(due)
-    maintain(w, "vacuum")
-    assert {str(p.relative_to(w.table)) for p in w.table.glob("*/*.parquet")} == set(live(w)) | {
+    w.maintain("vacuum")
+    assert {str(p.relative_to(w.table)) for p in w.table.glob("*/*.parquet")} == set(w.live()) | {
         str(young.relative_to(w.table))}
     assert foreign.exists()
     w.same_rows(due)
@@ -88,9 +79,9 @@ def retires(w):
     with path.open() as piped:
         toll = w.start("ingest", "-", "--source", "gateway-eu", "--lake", w.lake, input=piped)
     toll.ends(0)
-    wrong = maintain(w, "retire", "gateway", code=2).text()
+    wrong = w.maintain("retire", "gateway", code=2).text()
     assert 'the lake knows no source "gateway"' in wrong and "it knows gateway-eu" in wrong, wrong
-    said = maintain(w, "retire", "gateway-eu").lines()
+    said = w.maintain("retire", "gateway-eu").lines()
     assert said == ["gateway-eu is retired: its 1 partitions hold nothing back"], said
     done = [t["version"] for _, t in w.actions("txn") if t["appId"] == "retrytoll/done/0/gateway-eu"]
     assert done[-1:] == [1], done
@@ -100,7 +91,7 @@ def retires(w):
 def no_lake(w):
     """A folder that is none is made no lake."""
     for what in [["compact"], ["checkpoint"], ["vacuum"], ["retire", "x"]]:
-        wrong = maintain(w, *what, code=2).text()
+        wrong = w.maintain(*what, code=2).text()
         assert "there is no lake in" in wrong and "--lake" in wrong, wrong
     assert not w.table.exists()
 

@@ -22,10 +22,6 @@ FIRST_MS = 1_767_225_600_000
 KILLED = -signal.SIGABRT
 
 
-def maintain(w, *args, code=0, **env):
-    return w.start("maintain", *args, "--lake", w.lake, env=env).ends(code)
-
-
 def days(w, each=60, count=3, **more):
     """A lake of some days, each read as a file of its own and then again with the others, so that there are
     files that compaction replaced; [(offset, event)]."""
@@ -55,13 +51,14 @@ def dearer(model):
         events.PRICES[model] = kept
 
 
-def price_file(w, model):
-    """As it is, but for one model, ten times as dear."""
+def price_file(w, name, times, models):
+    """The built-in table, with these models so many times as dear."""
     prices = json.loads((ROOT / "crates/core/data/prices.json").read_text())
-    for key, value in prices[model].items():
-        if "_cost" in key:
-            prices[model][key] = float(Decimal(str(value)) * 10)
-    path = w.folder / "dear-2026.json"
+    for model in models:
+        for key, value in prices[model].items():
+            if "_cost" in key:
+                prices[model][key] = float(Decimal(str(value)) * times)
+    path = w.folder / f"{name}.json"
     path.write_text(json.dumps(prices))
     return path
 
@@ -77,13 +74,13 @@ def repriced(w):
     rows = days(w)
     old, day = expected(rows), [FIRST_MS + DAY_MS, FIRST_MS + 2 * DAY_MS]
     w.same_rows(old)
-    prices = ["--set", f"prices.file={price_file(w, model)}"]
+    prices = ["--set", f"prices.file={price_file(w, 'dear-2026', 10, [model])}"]
     args = ["reprice", "--since", "2026-01-02", "--until", "2026-01-03", *prices]
-    told = maintain(w, *args, "--dry-run").lines()
-    maintain(w, *args, code=KILLED, FAULTS="edited=kill")
+    told = w.maintain(*args, "--dry-run").lines()
+    w.maintain(*args, code=KILLED, FAULTS="edited=kill")
     w.same_rows(old)
     assert not receipts(w, "reprice")
-    said = maintain(w, *args).lines()
+    said = w.maintain(*args).lines()
     assert told == [said[0].replace("judged anew", "would be judged anew"), *said[1:-1]], (told, said)
 
     within = [(n, it) for n, it in rows if day[0] <= it["ts"] < day[1]]
@@ -107,9 +104,9 @@ def repriced(w):
         assert (Decimal(told["before"]), Decimal(told["after"])) == (before.sum(column), anew.sum(column)), (money, told)
     [record] = [c["retrytollRecord"] for _, c in w.actions("commitInfo") if "retrytollRecord" in c]
     assert receipt.items() >= record.items() and receipt["version"] == max(v for v, _ in w.actions("commitInfo")), record
-    assert maintain(w, *args).lines()[0].startswith("nothing to change"), "again"
+    assert w.maintain(*args).lines()[0].startswith("nothing to change"), "again"
     # Back again is where it was, but for who says so.
-    maintain(w, "reprice", "--since", "2026-01-02", "--until", "2026-01-03")
+    w.maintain("reprice", "--since", "2026-01-02", "--until", "2026-01-03")
     w.same_rows(old)
 
 
@@ -122,23 +119,17 @@ def said_anew(w):
         lines += [json.dumps(case.get("defaults", {}) | it) + "\n" for it in case["events"]]
     calls = w.folder / "calls.jsonl"
     calls.write_text("".join(lines))
-    dear = json.loads((ROOT / "crates/core/data/prices.json").read_text())
-    for price in dear.values():
-        for key in list(price):
-            if "_cost" in key:
-                price[key] = float(Decimal(str(price[key])) * 3)
-    (w.folder / "dear.json").write_text(json.dumps(dear))
     (w.folder / "policy.toml").write_text('[[row]]\nclass = ["read", "server"]\nstate = "unknown"\np_billed = "0.25"\n'
                                           'source = "our bill"\ndate = "2026-11"\n')
-    others = words({"source.attempt_base": 1, "source.count_layer": "sdk", "prices.file": w.folder / "dear.json",
+    others = words({"source.attempt_base": 1, "source.count_layer": "sdk", "prices.file": price_file(w, "dear", 3, events.PRICES),
                     "policy.file": w.folder / "policy.toml"})
     fresh = w.folder / "fresh"
     w.ingest(calls)
     w.start("ingest", calls, "--lake", fresh, *others).ends(0)
     all_time = ["--since", "2000-01-01", "--until", "2100-01-01"]
-    told = maintain(w, "reprice", *all_time).lines()
+    told = w.maintain("reprice", *all_time).lines()
     assert told[0].startswith("nothing to change"), told
-    maintain(w, "reprice", *all_time, *others)
+    w.maintain("reprice", *all_time, *others)
     db, other = w.load(), foreign_read.load(fresh / "attempts")[0]
     columns = [name for name, *_ in db.execute("DESCRIBE attempts").fetchall()]
     assert "policy_version" in columns and len(columns) > 80, columns
@@ -166,11 +157,11 @@ def forgotten(w):
     orphan = some.with_name("part-orphan.parquet")
     orphan.write_bytes(some.read_bytes())
     held = {f for t, f in every() if t == "acme"}
-    assert held - {str(w.table / p) for p in live(w)}, "no file is held by older versions alone"
+    assert held - {str(w.table / p) for p in w.live()}, "no file is held by older versions alone"
     args = ["forget", "tenant=acme", "--at-once"]
     for fault in ["landed=kill", "edited=kill", "vacuum-removed=kill"]:
-        maintain(w, *args, code=KILLED, FAULTS=fault)
-    maintain(w, *args)
+        w.maintain(*args, code=KILLED, FAULTS=fault)
+    w.maintain(*args)
     w.same_rows(others)
     assert {t for t, _ in every()} == {"other", None}
     assert not orphan.exists()
@@ -196,7 +187,7 @@ def forgotten(w):
 def one_run(w):
     """What one command that nothing disturbs says of it: all rows, and all files."""
     rows = days(w, tenant=lambda n: "acme" if n % 2 else None)
-    said = maintain(w, "forget", "tenant=acme", "--at-once").lines()
+    said = w.maintain("forget", "tenant=acme", "--at-once").lines()
     [receipt] = receipts(w, "forget")
     attempts = receipt["tables"]["attempts"]
     assert attempts["rows_removed"] == len(rows) // 2, receipt
@@ -204,29 +195,24 @@ def one_run(w):
     assert receipt["files_removed_from_disk"] >= attempts["files_rewritten"] >= 3, receipt
     # sha256("tenant=acme"), by printf and sha256sum.
     assert receipt["tenant_key"] == "181d02af0439c1be790b3d40389fc501", receipt
-    wrong = maintain(w, "forget", "service=shop", code=2).text()
+    wrong = w.maintain("forget", "service=shop", code=2).text()
     assert "only a tenant can be forgotten" in wrong, wrong
-    wrong = maintain(w, "forget", "tenant=other", code=2).text()
+    wrong = w.maintain("forget", "tenant=other", code=2).text()
     assert "what the rollup calls tenants that it put together" in wrong, wrong
-
-
-def live(w):
-    gone = {a["path"] for _, a in w.actions("remove")}
-    return [a["path"] for _, a in w.actions("add") if a["path"] not in gone]
 
 
 def expired(w):
     """Dates older than is kept go, counted from the newest; a year ahead in time nothing more does."""
     rows = days(w)
     keep = ["--set", "maintain.keep=1d"]
-    assert maintain(w, "expire").lines() == [f"nothing to expire: no attempts from before {before(396)}"]
-    told = maintain(w, "expire", "--dry-run", *keep).lines()
+    assert w.maintain("expire").lines() == [f"nothing to expire: no attempts from before {before(396)}"]
+    told = w.maintain("expire", "--dry-run", *keep).lines()
     assert told[0].endswith("with attempts from before 2026-01-02 would go"), told
     w.same_rows(expected(rows))
-    maintain(w, "expire", *keep)
+    w.maintain("expire", *keep)
     left = expected([(n, it) for n, it in rows if it["ts"] >= FIRST_MS + DAY_MS])
     w.same_rows(left)
-    maintain(w, "expire", *keep)
+    w.maintain("expire", *keep)
     w.same_rows(left)
     report = w.report("toll", "--since", "2026-01-01", "--until", "2026-01-05")
     assert report["rows"][0]["attempts"] == left.rows.total(), report

@@ -16,6 +16,7 @@ use object_store::path::Path;
 use parquet::file::properties::WriterProperties;
 
 use crate::error::LakeError;
+use crate::file::date_of;
 use crate::point::Point;
 use crate::replay::{self, Files};
 use crate::writer::{Replaced, Replacement, Writer};
@@ -107,8 +108,7 @@ pub struct Job {
 pub fn plan(files: &Files, now_ms: i64, limits: CompactLimits) -> Vec<Job> {
     let mut by_date: BTreeMap<Option<&str>, Vec<&Add>> = BTreeMap::new();
     for add in files.live.values() {
-        let date = add.partition_values.get("date").and_then(Option::as_deref);
-        by_date.entry(date).or_default().push(add);
+        by_date.entry(date_of(add)).or_default().push(add);
     }
     let today = chrono::DateTime::from_timestamp_millis(now_ms - now_ms.rem_euclid(DAY_MS))
         .map(|day| day.format("%Y-%m-%d").to_string());

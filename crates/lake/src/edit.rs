@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::compact::{Layout, Level};
 use crate::error::{Cause, LakeError};
-use crate::file::DataFile;
+use crate::file::{DataFile, date_of};
 use crate::maintain::data_files;
 use crate::point::Point;
 use crate::replay::{self, Files};
@@ -145,10 +145,7 @@ pub async fn edit(
         let more = work.go_on(writer, plan, rows, &files).await?;
         let mut edited = work.sum();
         edited.more = more;
-        if edited.files_in == 0 {
-            return Ok(edited);
-        }
-        if plan.dry_run {
+        if edited.files_in == 0 || plan.dry_run {
             return Ok(edited);
         }
         Point::Edited.pass();
@@ -173,8 +170,8 @@ pub async fn edit(
             return Ok(edited);
         }
     }
-    let paths = work.edited.into_values().map(|it| it.new);
-    drop_files(writer, paths.flatten()).await?;
+    let new = work.edited.into_values().filter_map(|it| it.new);
+    drop_files(writer, new).await?;
     Err(LakeError::Overtaken { tries: TRIES_MAX })
 }
 
@@ -241,7 +238,6 @@ async fn edit_file(
     if !file_concerns(shape, &add.path, rows).await? {
         return Ok(None);
     }
-    let date = add.partition_values.get("date").and_then(Option::as_deref);
     let mut out = None;
     let (mut rows_in, mut rows_out, mut change) = (0, 0, Change::default());
     let mut batches = shape.open(add).await?;
@@ -253,7 +249,7 @@ async fn edit_file(
         if edited.num_rows() > 0 && !dry_run {
             let out = match &mut out {
                 Some(out) => out,
-                none => none.insert(Output::begin(shape, date, Level::of(add))?),
+                none => none.insert(Output::begin(shape, date_of(add), Level::of(add))?),
             };
             out.write(&edited).await?;
         }
@@ -368,12 +364,9 @@ pub async fn expire(
     for _ in 0..TRIES_MAX {
         let version = writer.catch_up().await?;
         let files = replay::load_files(writer.table(), version).await?;
-        let is_old = |add: &Add| {
-            let of_file = add.partition_values.get("date").and_then(Option::as_deref);
-            match of_file {
-                Some(of_file) => of_file < date,
-                None => add.modification_time < undated_ms,
-            }
+        let is_old = |add: &Add| match date_of(add) {
+            Some(of_file) => of_file < date,
+            None => add.modification_time < undated_ms,
         };
         let old: Vec<_> = files.live.into_values().filter(is_old).collect();
         let paths = old.iter().map(|add| add.path.clone()).collect();

@@ -4,6 +4,12 @@ use std::collections::HashMap;
 
 use deltalake::kernel::Add;
 
+/// The date of a live file's rows; `None` where they have none, or the table has no dates.
+#[must_use]
+pub fn date_of(add: &Add) -> Option<&str> {
+    add.partition_values.get("date")?.as_deref()
+}
+
 /// A complete Parquet file within a table's folder, not yet committed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataFile {

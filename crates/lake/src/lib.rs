@@ -46,7 +46,7 @@ mod tests;
 
 pub use clock::Clock;
 pub use error::{Fence, LakeError};
-pub use file::DataFile;
+pub use file::{DataFile, date_of};
 pub use log::Author;
 pub use point::Point;
 pub use position::{Mark, Owner, Position, SourcePartition, completeness_mark};

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::error::Fence;
+use crate::file::date_of;
 use crate::log::Entry;
 use crate::position::Owner;
 
@@ -23,9 +24,7 @@ pub enum Range {
 }
 
 impl Range {
-    /// Whether rows of this date are in it.
-    #[must_use]
-    pub fn holds(&self, date: Option<&str>) -> bool {
+    fn holds(&self, date: Option<&str>) -> bool {
         match self {
             Self::Nothing => false,
             Self::Dates(dates) => dates.iter().any(|d| d.as_deref() == date),
@@ -152,10 +151,7 @@ pub(crate) fn conflict(pending: &Pending, entry: &Entry) -> Option<Conflict> {
         return Some(Conflict::FileRemoved);
     }
     // Files that only hold rows which were there before (compaction) add none.
-    let added = |add: &deltalake::kernel::Add| {
-        let date = add.partition_values.get("date").and_then(Option::as_deref);
-        add.data_change && pending.range.holds(date)
-    };
+    let added = |add: &deltalake::kernel::Add| add.data_change && pending.range.holds(date_of(add));
     if entry.adds.iter().any(added) {
         return Some(Conflict::RowsAdded);
     }

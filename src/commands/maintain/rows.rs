@@ -12,6 +12,7 @@ use retrytoll_lake::Clock;
 use crate::clock::now_ms;
 use crate::config::Config;
 use crate::exit::Stop;
+use crate::lake;
 use crate::maintenance::forget;
 use crate::maintenance::reprice;
 use crate::report::open::stop;
@@ -107,7 +108,7 @@ pub async fn forget(
     let grace = if at_once {
         Duration::ZERO
     } else {
-        config.limits.sql_time.max(config.jobs.time_max)
+        lake::query_time(config)
     };
     let clock = Clock::new(now_ms);
     let done = forget::forget(root, tenant, grace, &clock).await?;

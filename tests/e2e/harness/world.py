@@ -167,6 +167,9 @@ class World:
     def ingest(self, *files, code=0, **env):
         return self.start("ingest", *files, "--lake", self.lake, env=env).ends(code)
 
+    def maintain(self, *args, code=0, **env):
+        return self.start("maintain", *args, "--lake", self.lake, env=env).ends(code)
+
     def report(self, name, *args):
         """What `retrytoll report` says, as JSON."""
         toll = self.start("report", name, *args, "--lake", self.lake, "--format", "json").ends(0)
@@ -203,6 +206,11 @@ class World:
                 lines = map(json.loads, entry.read_text().splitlines())
                 found += [(int(entry.stem), line[kind]) for line in lines if kind in line]
         return found
+
+    def live(self):
+        """The live files, relative to the table."""
+        gone = {a["path"] for _, a in self.actions("remove")}
+        return [a["path"] for _, a in self.actions("add") if a["path"] not in gone]
 
     def position(self, topic, partition, field="next"):
         """A partition's txn, by the last commit that states it; None before the first."""

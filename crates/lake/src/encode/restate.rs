@@ -16,6 +16,7 @@ use arrow::compute::{and, cast, or, prep_null_mask_filter};
 use arrow::datatypes::{DataType, Decimal128Type, Int64Type};
 use deltalake::kernel::Add;
 use retrytoll_core::batch::{EventBatch, Flags, SourceId};
+use retrytoll_core::column::Sparse;
 use retrytoll_core::derive::{Tables, restate};
 use retrytoll_core::dictionary::Dictionary;
 use retrytoll_core::field::{Bool, Int, Money, Word};
@@ -102,7 +103,7 @@ impl Restate {
 
 /// The money of a column's rows that were changed, and how many of them have none.
 fn sum(rows: &RecordBatch, name: &str, changed: &BooleanArray) -> Result<(i128, u64), Cause> {
-    let money: &Decimal128Array = typed(rows, name, AsArray::as_primitive_opt::<Decimal128Type>)?;
+    let money = decimals(rows, name)?;
     let (mut sum, mut without) = (0, 0);
     for (value, changed) in money.iter().zip(changed) {
         match value {
@@ -127,37 +128,34 @@ fn events(rows: &RecordBatch) -> Result<(EventBatch, Dictionary), Cause> {
     }
     for int in Int::ALL {
         let wide = cast(column(rows, int.name())?, &DataType::Int64)?;
-        for (row, value) in wide.as_primitive::<Int64Type>().iter().enumerate() {
-            if let Some(value) = value {
-                batch.ints[*int as usize].set(row, value);
-            }
-        }
+        let values = wide.as_primitive::<Int64Type>().iter();
+        fill(&mut batch.ints[*int as usize], values);
     }
     for bool in Bool::ALL {
         let column: &BooleanArray = typed(rows, bool.name(), AsArray::as_boolean_opt)?;
-        for (row, value) in column.iter().enumerate() {
-            if let Some(value) = value {
-                batch.bools[*bool as usize].set(row, value);
-            }
-        }
+        fill(&mut batch.bools[*bool as usize], column.iter());
     }
     for money in Money::ALL {
-        let column: &Decimal128Array = typed(
-            rows,
-            money.name(),
-            AsArray::as_primitive_opt::<Decimal128Type>,
-        )?;
-        for (row, value) in column.iter().enumerate() {
-            if let Some(value) = value {
-                batch.money[*money as usize].set(row, value);
-            }
-        }
+        let values = decimals(rows, money.name())?.iter();
+        fill(&mut batch.money[*money as usize], values);
     }
     let flags: &StringArray = typed(rows, "flags", AsArray::as_string_opt::<i32>)?;
     let of_text = flags.iter().map(|it| it.map(Flags::of_text));
     batch.flags = of_text.map(Option::unwrap_or_default).collect();
     batch.pad();
     Ok((batch, dictionary))
+}
+
+fn fill<T: Copy + Default>(column: &mut Sparse<T>, values: impl Iterator<Item = Option<T>>) {
+    for (row, value) in values.enumerate() {
+        if let Some(value) = value {
+            column.set(row, value);
+        }
+    }
+}
+
+fn decimals<'a>(rows: &'a RecordBatch, name: &str) -> Result<&'a Decimal128Array, Cause> {
+    typed(rows, name, AsArray::as_primitive_opt::<Decimal128Type>)
 }
 
 fn column<'a>(rows: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef, Cause> {
