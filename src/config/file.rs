@@ -15,7 +15,24 @@ const BYTES_MAX: u64 = 1 << 20;
 
 /// Sets every key of the file. A file that is not TOML sets none.
 pub fn read(path: &Path, raw: &mut RawConfig, mistakes: &mut Vec<Mistake>) {
-    let whole = |problem: String, hint: &str| Mistake {
+    let size = std::fs::metadata(path).map_or(0, |meta| meta.len());
+    if size > BYTES_MAX {
+        let problem = format!("has {size} bytes, above {BYTES_MAX}: not a configuration");
+        return mistakes.push(whole(path, problem, "name another file with --config"));
+    }
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => {
+            let hint = format!("name another file with --config, or make one with `{COMMAND}`");
+            return mistakes.push(whole(path, format!("can't be read: {error}"), &hint));
+        }
+    };
+    read_text(path, &text, raw, mistakes);
+}
+
+/// A mistake of the file as a whole.
+fn whole(path: &Path, problem: String, hint: &str) -> Mistake {
+    Mistake {
         origin: Some(Origin::File {
             path: path.to_owned(),
             line: 0,
@@ -24,23 +41,15 @@ pub fn read(path: &Path, raw: &mut RawConfig, mistakes: &mut Vec<Mistake>) {
         value: None,
         problem,
         hint: hint.to_owned(),
-    };
-    let size = std::fs::metadata(path).map_or(0, |meta| meta.len());
-    if size > BYTES_MAX {
-        let problem = format!("has {size} bytes, above {BYTES_MAX}: not a configuration");
-        return mistakes.push(whole(problem, "name another file with --config"));
     }
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) => {
-            let hint = format!("name another file with --config, or make one with `{COMMAND}`");
-            return mistakes.push(whole(format!("can't be read: {error}"), &hint));
-        }
-    };
-    let (table, errors) = DeTable::parse_recoverable(&text);
+}
+
+/// Sets every key of the file's text. Text that is not TOML sets none.
+pub(super) fn read_text(path: &Path, text: &str, raw: &mut RawConfig, mistakes: &mut Vec<Mistake>) {
+    let (table, errors) = DeTable::parse_recoverable(text);
     let mut file = File {
         path,
-        text: &text,
+        text,
         raw,
         mistakes,
     };
@@ -50,7 +59,7 @@ pub fn read(path: &Path, raw: &mut RawConfig, mistakes: &mut Vec<Mistake>) {
         // What follows on the same line is mostly the same mistake.
         if origin != before {
             let problem = format!("not TOML: {}", error.message());
-            let mistake = whole(problem, "correct the line; see https://toml.io");
+            let mistake = whole(path, problem, "correct the line; see https://toml.io");
             file.mistakes.push(Mistake {
                 origin: origin.clone(),
                 ..mistake

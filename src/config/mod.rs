@@ -6,6 +6,8 @@
 //! table* ([`table::OPEN`]) has names of the user's own. An *origin* is where a value came from.
 //! All *mistakes* are told at once, never the first alone.
 
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
 pub mod flags;
 pub mod kafka;
 pub mod key;

@@ -210,7 +210,7 @@ impl RawConfig {
     }
 
     /// An empty variable is one that is not set.
-    fn set_env(&mut self, name: &str, value: &str) -> Option<Mistake> {
+    pub(super) fn set_env(&mut self, name: &str, value: &str) -> Option<Mistake> {
         if !name.starts_with("RETRYTOLL_") || RESERVED.contains(&name) || value.is_empty() {
             return None;
         }

@@ -2,6 +2,9 @@
 //!
 //! A file that is no job is kept as the error it is: it stops no other job.
 
+#[cfg(any(test, feature = "contract"))]
+pub(crate) mod contract;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

@@ -24,6 +24,8 @@ mod time;
 mod views;
 mod window;
 
+#[cfg(feature = "contract")]
+pub use catalog::contract::check as check_job;
 pub use catalog::{Catalog, Job};
 pub use engine::{Limits, Usage};
 pub use error::{JobError, Place};

@@ -4,6 +4,9 @@
 //! `retrytollCommitId` (unique per commit), `retrytollGroup`, `retrytollMember`, and
 //! `retrytollActions`, the number of lines, by which a cut entry is known.
 
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
+
 use std::fmt;
 
 use bytes::Bytes;
