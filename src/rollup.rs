@@ -22,8 +22,8 @@ use retrytoll_lake::replay::Files;
 use retrytoll_lake::settle::Range;
 use retrytoll_lake::table::LOG_KEPT_MS;
 use retrytoll_lake::{
-    Clock, DataFile, Flush, Point, Position, Replaced, Replacement, TableSpec, Writer,
-    completeness_mark, date_of, replay,
+    Clock, DataFile, Flush, LakeError, Owner, Point, Position, Replaced, Replacement, TableSpec,
+    Writer, completeness_mark, date_of, replay,
 };
 
 use crate::lake;
@@ -68,6 +68,24 @@ pub struct Rollup {
     /// How often it failed since it was made.
     failures: u32,
     vacuumed_ms: i64,
+    /// Of days that were made before and touched since: those made again already, and the version of
+    /// `attempts` up to which that is true. The position moves when the last of them is.
+    again: Option<Again>,
+}
+
+/// Days that are made again, as many a call as time allows.
+struct Again {
+    version: u64,
+    made: BTreeSet<NaiveDate>,
+}
+
+impl Again {
+    fn of(version: u64) -> Self {
+        Self {
+            version,
+            made: BTreeSet::new(),
+        }
+    }
 }
 
 impl Rollup {
@@ -82,6 +100,7 @@ impl Rollup {
             made_ms: None,
             failures: 0,
             vacuumed_ms,
+            again: None,
         }
     }
 
@@ -99,7 +118,10 @@ impl Rollup {
     pub async fn run_due(&mut self, profiled: Option<i32>) -> anyhow::Result<bool> {
         let since_ms = self.made_ms.map(|it| self.clock.since_ms(it));
         // After failures it waits longer: each try reads and writes, and alerts wait for it.
-        let wait_ms = CLOSED_EVERY_MS << self.failures.min(FAILURES_MAX);
+        let wait_ms = match &self.again {
+            Some(_) => MAKING_MS_MAX,
+            None => CLOSED_EVERY_MS << self.failures.min(FAILURES_MAX),
+        };
         if since_ms.is_some_and(|it| it < wait_ms) {
             return Ok(false);
         }
@@ -111,7 +133,8 @@ impl Rollup {
             .as_ref()
             .map(|it| through(it).unwrap_or(i64::MIN));
         let is_known = known_us.is_some_and(|it| it >= through_us);
-        if is_known && since_ms.is_some_and(|it| it < TOUCHED_EVERY_MS) {
+        let is_young = since_ms.is_some_and(|it| it < TOUCHED_EVERY_MS);
+        if is_known && is_young && self.again.is_none() {
             return Ok(false);
         }
         self.make(through_us, MAKING_MS_MAX).await?;
@@ -124,7 +147,10 @@ impl Rollup {
     /// As [`Rollup::run_due`].
     pub async fn run_to_end(&mut self, profiled: Option<i32>) -> anyhow::Result<()> {
         match self.closed_through(profiled).await? {
-            Some(through_us) => self.make(through_us, i64::MAX).await,
+            Some(through_us) => {
+                self.again = None;
+                self.make(through_us, i64::MAX).await
+            }
             None => Ok(()),
         }
     }
@@ -141,11 +167,16 @@ impl Rollup {
         Ok(closed_us.map(|it| it.min(profiled_us)))
     }
 
-    /// Makes what is due up to `through_us`; after `ms_max`, up to the end of a day.
+    /// Makes what is due up to `through_us`; after `ms_max`, up to the end of a day, and the next call goes
+    /// on.
     async fn make(&mut self, through_us: i64, ms_max: i64) -> anyhow::Result<()> {
         self.made_ms = Some(self.clock.now_ms());
         self.failures += 1;
-        self.try_make(through_us, ms_max).await?;
+        match self.try_make(through_us, ms_max).await {
+            // What was made of attempts before that may hold rows of who was forgotten.
+            Err(error) if is_by_a_forget(&error) => self.try_make(through_us, ms_max).await?,
+            made => made?,
+        }
         self.made_ms = Some(self.clock.now_ms());
         self.failures = 0;
         Ok(())
@@ -154,7 +185,10 @@ impl Rollup {
     async fn try_make(&mut self, through_us: i64, ms_max: i64) -> anyhow::Result<()> {
         let mut writer = match self.writer.take() {
             Some(writer) => writer,
-            None => self.open().await?,
+            None => {
+                self.again = None;
+                self.open().await?
+            }
         };
         let known_us = through(&writer).unwrap_or(i64::MIN);
         let mut through_us = through_us.max(known_us);
@@ -164,23 +198,41 @@ impl Rollup {
         let began_ms = self.clock.now_ms();
         let files = replay::load_files(writer.table(), writer.state().version).await?;
         let mut made = Made::default();
+        let mut again = self
+            .again
+            .take()
+            .unwrap_or_else(|| Again::of(session.version()));
+        let mut is_left = false;
         for date in self.dates(&files, session.version()).await? {
             let day_us = date.and_time(NaiveTime::MIN).and_utc().timestamp_micros();
-            if day_us >= known_us && self.clock.since_ms(began_ms) > ms_max {
+            let is_late = !made.days.is_empty() && self.clock.since_ms(began_ms) > ms_max;
+            if day_us >= known_us && is_late {
                 through_us = through_us.min(day_us);
                 break;
             }
             let spans = due(session.rollup(), date, through_us);
-            if !spans.is_empty() {
-                self.make_day(&session, date, &spans, &mut made).await?;
+            if spans.is_empty() || again.made.contains(&date) {
+                continue;
+            }
+            if is_late {
+                is_left = true;
+                break;
+            }
+            self.make_day(&session, date, &spans, &mut made).await?;
+            // In the day that it ends with, more hours close meanwhile.
+            if day_us + DAY_US <= known_us {
+                again.made.insert(date);
             }
         }
-        let next = i64::try_from(session.version())? + 1;
-        let position = Position {
-            clock_ms: through_us / 1_000,
-            ..Position::start(next)
+        let position = match (is_left, writer.state().position(&reads())) {
+            (true, Some(as_it_is)) => as_it_is,
+            _ => Position {
+                clock_ms: through_us / 1_000,
+                ..Position::start(i64::try_from(again.version)? + 1)
+            },
         };
         commit(&mut writer, &files, &made, position, began_ms).await?;
+        self.again = is_left.then_some(again);
         let Made { hours, folded, .. } = made;
         if folded > 0 {
             let rows_max = self.settings.rows_max;
@@ -315,6 +367,11 @@ async fn commit(
         Replaced::Committed(_) => Ok(()),
         Replaced::PlanAgain(why) => bail!("another wrote the same days of the rollup ({why:?})"),
     }
+}
+
+fn is_by_a_forget(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<LakeError>();
+    matches!(error, Some(LakeError::Fenced(it)) if it.owner == Owner::Forgotten)
 }
 
 /// Up to when hours are in the table, µs.

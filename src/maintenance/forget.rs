@@ -1,9 +1,10 @@
 //! A tenant that is to be forgotten → a lake without its rows, and a receipt.
 //!
 //! First the log says so: from then on no writer commits such rows, however often their events are
-//! read again. Then the rows go from the live files of `attempts` and `rollup`, and last every file
-//! goes that held them. Whatever ends a command in the middle, the same command goes on where it was,
-//! and so does the leader, with its vacuum.
+//! read again. Then the rows go from the live files of `attempts`, and, once the log of `rollup` says so,
+//! too, from those of `rollup`: hours that were made of older attempts are refused. Last every file goes
+//! that held them. Whatever ends a command in the middle, the same command goes on where it was, and so
+//! does the leader, with its vacuum.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,9 +15,10 @@ use retrytoll_core::forgotten::{Forgotten, key_of};
 use retrytoll_core::timestamp;
 use retrytoll_jobs::rollup::ROLLUP;
 use retrytoll_lake::compact::Layout;
-use retrytoll_lake::edit::{EditPlan, Swept, edit, sweep};
+use retrytoll_lake::edit::{EditPlan, Edited, edit};
 use retrytoll_lake::forget::{ForgetRows, of_keys, unfinished};
-use retrytoll_lake::{Clock, Writer};
+use retrytoll_lake::sweep::{Swept, sweep};
+use retrytoll_lake::{Clock, LakeError, Writer};
 use serde_json::{Value, json};
 
 use super::{BY_HAND, layout, receipt};
@@ -24,11 +26,9 @@ use crate::alerts::rows_that_name;
 use crate::lake::{self, ATTEMPTS};
 use crate::rollup;
 
-/// Files of one commit: its first one must not be an hour old, and what a kill undoes is to be little.
+/// Files of one commit: what a kill undoes is to be little.
 const FILES_MAX: usize = 64;
 const HOUR_MS: i64 = 3_600_000;
-/// The column of `rollup` with a row's time.
-const HOUR: &str = "hour";
 
 /// What was done about one tenant.
 #[derive(Debug)]
@@ -54,11 +54,9 @@ pub async fn forget(
     grace: Duration,
     clock: &Clock,
 ) -> anyhow::Result<Forgot> {
-    let began_ms = clock.now_ms();
-    let key = key_of(tenant);
-    let keys = BTreeMap::from([(key.clone(), began_ms)]);
-    let mut work = Forgetting::open(root, BY_HAND, clock, &keys).await?;
-    work.attempts.writer.forget(&key, began_ms).await?;
+    let until_ms = clock.now_ms();
+    let mut work = Forgetting::open(root, BY_HAND, clock, key_of(tenant), until_ms).await?;
+    work.attempts.writer.forget(&work.key, until_ms).await?;
     work.take_out().await?;
     if !grace.is_zero() {
         tracing::info!(
@@ -66,36 +64,15 @@ pub async fn forget(
             "waiting for queries that began before"
         );
         tokio::time::sleep(grace).await;
-        // What was made of older versions meanwhile, such as hours of the rollup.
-        work.take_out().await?;
     }
-    let swept = work.sweep(began_ms).await?;
+    let swept = work.sweep(i64::MAX).await?;
     let alerts = rows_that_name(root, clock, tenant).await?;
-    work.attempts.writer.forgot(&keys).await?;
-    let rows = work.rows();
-    let time = |ms: i64| timestamp::text(ms * 1_000);
-    let receipt = json!({
-        "what": "forget",
-        "tenant_key": key,
-        "tenant_key_is": "the first 32 hex digits of the SHA-256 of tenant=<name>",
-        "until": time(began_ms),
-        "began": time(began_ms),
-        "ended": time(clock.now_ms()),
-        "tables": work.told(),
-        "files_removed_from_disk": swept.files,
-        "bytes_removed_from_disk": swept.bytes,
-        "unfinished_files_left_to_vacuum": swept.unread,
-        "alerts_that_name_it": alerts,
-        "not_touched": [
-            "the topics: events, dead letters and alerts stay as long as their retention says",
-            "rows of the table alerts: they are what was sent, and to be sent",
-            "the log of attempts, which names the least and greatest request_id of a file until clean-up",
-            "dead letters in files, copies and backups",
-        ],
-    });
-    let receipt = receipt::write(root, "forget", began_ms, &receipt)?;
+    let mut receipt = work.receipt(swept);
+    receipt["alerts_that_name_it"] = json!(alerts);
+    let receipt = receipt::write(root, "forget", until_ms, &receipt)?;
+    work.done().await?;
     Ok(Forgot {
-        rows,
+        rows: work.rows(),
         swept,
         alerts,
         receipt,
@@ -103,8 +80,8 @@ pub async fn forget(
 }
 
 /// Goes on with tenants whose rows may still lie in files, and whose command ended or should have by
-/// now: takes out what is there, and where nothing was, by the next call, removes the files that held
-/// them.
+/// now: takes out what is there, and removes the files that held it; those that were replaced less than
+/// `grace` ago are for the next call.
 ///
 /// # Errors
 /// As [`forget`].
@@ -115,20 +92,22 @@ pub async fn finish(
     clock: &Clock,
 ) -> anyhow::Result<()> {
     let table = lake::open_attempts(root, clock).await?;
-    let mut keys = unfinished(&table.check().await?.txns);
+    let mut left = unfinished(&table.check().await?.txns);
     // A command waits as long itself.
-    keys.retain(|_, until_ms| clock.since_ms(*until_ms) >= 2 * lake::ms(grace));
-    if keys.is_empty() {
-        return Ok(());
-    }
-    let mut work = Forgetting::open(root, group, clock, &keys).await?;
-    work.take_out().await?;
-    let rows = work.rows();
-    if rows.values().all(|it| *it == 0) {
-        let since_ms = keys.values().copied().max().unwrap_or(i64::MAX);
-        let swept = work.sweep(since_ms).await?;
-        work.attempts.writer.forgot(&keys).await?;
-        tracing::info!(tenants = keys.len(), files = swept.files, "forgotten");
+    left.retain(|_, until_ms| clock.since_ms(*until_ms) >= 2 * lake::ms(grace));
+    for (key, until_ms) in left {
+        let mut work = Forgetting::open(root, group, clock, key, until_ms).await?;
+        work.take_out().await?;
+        let swept = work.sweep(clock.now_ms() - lake::ms(grace)).await?;
+        if swept.later > 0 {
+            continue;
+        }
+        let mut receipt = work.receipt(swept);
+        receipt["finished_by"] = json!(group);
+        receipt["removed_before"] = json!("rows as each commit DELETE of the tables' logs tells");
+        receipt::write(root, "forget", until_ms, &receipt)?;
+        work.done().await?;
+        tracing::info!(key = work.key, files = swept.files, "a tenant is forgotten");
     }
     Ok(())
 }
@@ -144,10 +123,17 @@ struct Place {
     version: Option<u64>,
 }
 
+/// A tenant on its way out.
 struct Forgetting {
+    key: String,
+    until_ms: i64,
+    began_ms: i64,
     attempts: Place,
-    /// `None` where there is no rollup.
+    /// `None` where there is none by when the attempts are without such rows.
     rollup: Option<Place>,
+    root: PathBuf,
+    group: String,
+    clock: Clock,
 }
 
 impl Place {
@@ -156,13 +142,13 @@ impl Place {
         time: &'static str,
         writer: Writer,
         layout: Layout,
-        keys: &BTreeMap<String, i64>,
+        forgotten: Forgotten,
     ) -> Self {
         Self {
             name,
             writer,
             rows: ForgetRows {
-                forgotten: up_to(keys, time),
+                forgotten,
                 columns: ["tenant", time],
             },
             layout,
@@ -171,6 +157,23 @@ impl Place {
             version: None,
         }
     }
+
+    async fn take_out(&mut self, key: &str) -> Result<(), LakeError> {
+        let plan = EditPlan {
+            operation: "DELETE",
+            layout: self.layout.clone(),
+            // Nobody adds such rows any more.
+            meets_new_rows: false,
+            files_max: FILES_MAX,
+            dry_run: false,
+        };
+        let record = |edited: &Edited| json!({"what": "forget", "tenant_key": key, "rows_removed": edited.change.removed});
+        let edited = edit(&mut self.writer, &plan, &self.rows, &record).await?;
+        self.removed += edited.change.removed;
+        self.rewritten += edited.files_in;
+        self.version = edited.commit.map(|it| it.version).or(self.version);
+        Ok(())
+    }
 }
 
 impl Forgetting {
@@ -178,73 +181,75 @@ impl Forgetting {
         root: &Path,
         group: &str,
         clock: &Clock,
-        keys: &BTreeMap<String, i64>,
+        key: String,
+        until_ms: i64,
     ) -> anyhow::Result<Self> {
         let table = lake::open_attempts(root, clock).await?;
         let writer = lake::open_writer(table, group, clock).await?;
-        let attempts = Place::of(ATTEMPTS, "ts", writer, layout(), keys);
-        let folder = root.join(ROLLUP);
-        let rollup = if folder.exists() {
-            let table = lake::open_table(&folder, rollup::spec(), clock).await?;
-            let writer = lake::open_writer(table, group, clock).await?;
-            Some(Place::of(ROLLUP, HOUR, writer, unsorted(), keys))
-        } else {
-            None
-        };
-        Ok(Self { attempts, rollup })
+        let who = of_keys([(key.as_str(), until_ms)]);
+        Ok(Self {
+            attempts: Place::of(ATTEMPTS, "ts", writer, layout(), who),
+            rollup: None,
+            key,
+            until_ms,
+            began_ms: clock.now_ms(),
+            root: root.to_owned(),
+            group: group.to_owned(),
+            clock: clock.clone(),
+        })
+    }
+
+    async fn open_rollup(&mut self) -> anyhow::Result<()> {
+        let folder = self.root.join(ROLLUP);
+        if self.rollup.is_none() && folder.exists() {
+            let table = lake::open_table(&folder, rollup::spec(), &self.clock).await?;
+            let writer = lake::open_writer(table, &self.group, &self.clock).await?;
+            let who = of_keys([(self.key.as_str(), whole_hours(self.until_ms))]);
+            self.rollup = Some(Place::of(ROLLUP, "hour", writer, unsorted(), who));
+        }
+        Ok(())
     }
 
     fn places(&self) -> impl Iterator<Item = &Place> {
         std::iter::once(&self.attempts).chain(&self.rollup)
     }
 
-    fn places_mut(&mut self) -> impl Iterator<Item = &mut Place> {
-        std::iter::once(&mut self.attempts).chain(&mut self.rollup)
-    }
-
     /// Takes the rows out of the live files, some files a commit.
     async fn take_out(&mut self) -> anyhow::Result<()> {
-        for place in self.places_mut() {
-            let plan = EditPlan {
-                operation: "DELETE",
-                layout: place.layout.clone(),
-                // Nobody adds such rows any more.
-                meets_new_rows: false,
-                files_max: FILES_MAX,
-                dry_run: false,
-            };
-            loop {
-                let edited = edit(&mut place.writer, &plan, &place.rows, &|_| Value::Null).await?;
-                place.removed += edited.change.removed;
-                place.rewritten += edited.files_in;
-                let commit = edited.commit.map(|it| it.version);
-                place.version = commit.or(place.version);
-                if !edited.more {
-                    break;
-                }
-            }
+        self.attempts.take_out(&self.key).await?;
+        // Not sooner: one that is made from now on is of attempts without such rows.
+        self.open_rollup().await?;
+        if let Some(rollup) = &mut self.rollup {
+            rollup.writer.forget(&self.key, self.until_ms).await?;
+            rollup.take_out(&self.key).await?;
         }
         Ok(())
     }
 
-    async fn sweep(&mut self, since_ms: i64) -> anyhow::Result<Swept> {
+    /// Removes the files that held the rows, but those that were replaced since `until_ms`.
+    async fn sweep(&mut self, until_ms: i64) -> anyhow::Result<Swept> {
         let mut all = Swept::default();
-        for place in self.places_mut() {
-            let swept = sweep(&mut place.writer, &place.layout, &place.rows, since_ms).await?;
+        for place in std::iter::once(&mut self.attempts).chain(&mut self.rollup) {
+            let swept = sweep(&mut place.writer, &place.layout, &place.rows, until_ms).await?;
             all.files += swept.files;
             all.bytes += swept.bytes;
+            all.later += swept.later;
             all.unread += swept.unread;
         }
         Ok(all)
+    }
+
+    async fn done(&mut self) -> Result<(), LakeError> {
+        let keys = BTreeMap::from([(self.key.clone(), self.until_ms)]);
+        self.attempts.writer.forgot(&keys).await.map(drop)
     }
 
     fn rows(&self) -> BTreeMap<&'static str, u64> {
         self.places().map(|it| (it.name, it.removed)).collect()
     }
 
-    /// As receipts have it.
-    fn told(&self) -> Value {
-        let place = |it: &Place| {
+    fn receipt(&self, swept: Swept) -> Value {
+        let table = |it: &Place| {
             let told = json!({
                 "rows_removed": it.removed,
                 "files_rewritten": it.rewritten,
@@ -252,18 +257,34 @@ impl Forgetting {
             });
             (it.name.to_owned(), told)
         };
-        Value::Object(self.places().map(place).collect())
+        let time = |ms: i64| timestamp::text(ms * 1_000);
+        json!({
+            "what": "forget",
+            "tenant_key": self.key,
+            "tenant_key_is": "the first 32 hex digits of the SHA-256 of tenant=<name>",
+            "until": time(self.until_ms),
+            "began": time(self.began_ms),
+            "ended": time(self.clock.now_ms()),
+            "tables": Value::Object(self.places().map(table).collect()),
+            "files_removed_from_disk": swept.files,
+            "bytes_removed_from_disk": swept.bytes,
+            "unfinished_files": swept.unread,
+            // Unknown where only the key is known.
+            "alerts_that_name_it": null,
+            "not_touched": [
+                "the topics: events, dead letters and alerts stay as long as their retention says",
+                "rows of the table alerts: they are what was sent, and to be sent",
+                "the log of attempts, which names the least and greatest request_id of a file until clean-up",
+                "dead letters in files, copies and backups",
+            ],
+        })
     }
 }
 
-/// Who is forgotten, up to when rows may go. An hour in which the tenant comes back has rows of both:
+/// Up to when rows of the rollup may go, ms. An hour in which the tenant comes back has rows of both:
 /// it is not yet in the rollup when its tenant is forgotten, and made without them.
-fn up_to(keys: &BTreeMap<String, i64>, time: &str) -> Forgotten {
-    let whole = |at: i64| match time {
-        HOUR => at - at.rem_euclid(HOUR_MS),
-        _ => at,
-    };
-    of_keys(keys.iter().map(|(key, at)| (key.as_str(), whole(*at))))
+fn whole_hours(until_ms: i64) -> i64 {
+    until_ms - until_ms.rem_euclid(HOUR_MS)
 }
 
 fn unsorted() -> Layout {
@@ -279,9 +300,7 @@ mod tests {
 
     #[test]
     fn an_hour_that_is_not_over_stays_in_the_rollup() {
-        let keys = BTreeMap::from([(key_of("acme"), 5 * HOUR_MS + 30 * 60_000)]);
-        let until = |time| up_to(&keys, time).until_us("acme");
-        assert_eq!(until("ts"), Some((5 * HOUR_MS + 30 * 60_000) * 1_000));
-        assert_eq!(until("hour"), Some(5 * HOUR_MS * 1_000));
+        assert_eq!(whole_hours(5 * HOUR_MS + 30 * 60_000), 5 * HOUR_MS);
+        assert_eq!(whole_hours(5 * HOUR_MS), 5 * HOUR_MS);
     }
 }

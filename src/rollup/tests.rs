@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use arrow::util::pretty::pretty_format_batches;
 use retrytoll_jobs::Catalog;
@@ -14,6 +15,7 @@ use tokio::runtime::Runtime;
 use super::*;
 use crate::commands::ingest::ingest_for_test;
 use crate::demo::{Kind, Plan, Produced, generate};
+use crate::maintenance::forget::forget;
 
 /// 2025-11-20T00:00:00Z.
 const START_MS: i64 = 1_763_596_800_000;
@@ -234,6 +236,95 @@ fn what_comes_late_is_read_from_the_attempts_until_its_hours_are_made_again() {
     lake.lose_the_first_day();
     let of_the_day = lake.told(FEW_JOBS, &windows()[..1]);
     assert_eq!(of_the_day, expected[..of_the_day.len()]);
+}
+
+/// Days that were made and are touched: as many a call as time allows, and true in between.
+#[test]
+fn days_that_are_made_again_take_several_calls() {
+    let all = traffic(11);
+    let third = |n: usize| all.iter().skip(n).step_by(3).cloned().collect::<Vec<_>>();
+    let mut lake = Lake::new();
+    lake.ingest(&third(0));
+    lake.make(&mut lake.rollup(20_000));
+
+    let now = Arc::clone(&lake.now);
+    let mut rollup = lake.rollup(20_000);
+    // Each look at the clock takes a millisecond.
+    rollup.clock = Clock::new(move || now.fetch_add(1, Ordering::SeqCst));
+    let through_us = (START_MS + 30 * HOUR_MS) * 1_000;
+    let position = |lake: &Lake| {
+        lake.runtime.block_on(async {
+            let folder = lake.root().join(ROLLUP);
+            let clock = Clock::new(|| START_MS);
+            let table = lake::open_table(&folder, spec(), &clock).await.unwrap();
+            table.check().await.unwrap().position(&reads()).unwrap()
+        })
+    };
+    let before = position(&lake);
+    let mut left = Vec::new();
+    for late in [third(1), third(2)] {
+        lake.ingest(&late);
+        let expected = lake.tells();
+        let made = rollup.make(through_us, 1);
+        lake.runtime.block_on(made).unwrap();
+        left.push((rollup.again.is_some(), position(&lake) == before));
+        assert_eq!(lake.tells(), expected);
+    }
+    // The first day; the second, with what touched both meanwhile yet to be made.
+    assert_eq!(left, [(true, true), (false, false)]);
+    let expected = lake.tells();
+    lake.make(&mut rollup);
+    assert_eq!(lake.tells(), expected);
+    lake.lose_the_first_day();
+    let of_the_day = lake.told(FEW_JOBS, &windows()[..1]);
+    assert_eq!(of_the_day, expected[..of_the_day.len()]);
+}
+
+/// Hours that were made of attempts from before are refused, and made again at once.
+#[test]
+fn a_tenant_that_is_forgotten_meanwhile_comes_back_in_no_hour() {
+    let mut lake = Lake::new();
+    lake.ingest(&traffic(12));
+    let mut rollup = lake.rollup(20_000);
+    lake.make(&mut rollup);
+    let tenants = |lake: &Lake| lake.answer("SELECT DISTINCT tenant FROM rollup_raw ORDER BY 1");
+    assert!(tenants(&lake).contains("acme"));
+
+    let root = lake.root();
+    lake.runtime.block_on(async {
+        let mut writer = rollup.writer.take().unwrap();
+        let url = lake::url_of(&root).unwrap();
+        let session = Session::open(&url, None, Limits::default()).await.unwrap();
+        let files = replay::load_files(writer.table(), writer.state().version)
+            .await
+            .unwrap();
+        let date = NaiveDate::from_ymd_opt(2025, 11, 20).unwrap();
+        let (spans, mut made) = (due(None, date, i64::MAX), Made::default());
+        let day = rollup.make_day(&session, date, &spans, &mut made);
+        day.await.unwrap();
+        let forgotten = forget(&root, "acme", Duration::ZERO, &rollup.clock);
+        let forgotten = forgotten.await.unwrap();
+        assert!(
+            forgotten.rows.values().all(|it| *it > 0),
+            "{:?}",
+            forgotten.rows
+        );
+        let position = writer.state().position(&reads()).unwrap();
+        let began_ms = rollup.clock.now_ms();
+        let refused = commit(&mut writer, &files, &made, position, began_ms).await;
+        assert!(is_by_a_forget(&refused.unwrap_err()));
+    });
+    assert!(!tenants(&lake).contains("acme"));
+    let expected = lake.tells();
+    // One that held its place all the while.
+    let mut other = lake.rollup(20_000);
+    lake.make(&mut other);
+    let again = forget(&root, "acme", Duration::ZERO, &rollup.clock);
+    lake.runtime.block_on(again).unwrap();
+    lake.make(&mut other);
+    assert_eq!((other.failures, other.writer.is_some()), (0, true));
+    assert_eq!(lake.tells(), expected);
+    assert!(!tenants(&lake).contains("acme"));
 }
 
 #[test]

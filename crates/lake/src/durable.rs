@@ -5,7 +5,9 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
 
@@ -89,7 +91,7 @@ pub(crate) async fn set_aside_cut(table: PathBuf, now_ms: i64) -> Result<Vec<Pat
     blocking(move || {
         let folder = table.join(LOG_FOLDER);
         let lock = match File::open(&folder) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             opened => opened.map_err(|e| LakeError::io("open", &folder, e))?,
         };
         lock.lock().map_err(|e| LakeError::io("lock", &folder, e))?;
@@ -109,7 +111,7 @@ pub(crate) async fn set_aside_cut(table: PathBuf, now_ms: i64) -> Result<Vec<Pat
             aside.push(rename_cut(&path, now_ms)?);
             let hint = folder.join("_last_checkpoint");
             match fs::remove_file(&hint) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(e) if e.kind() != ErrorKind::NotFound => {
                     return Err(LakeError::io("remove", &hint, e));
                 }
                 _ => {}
@@ -159,6 +161,67 @@ fn last(folder: &Path, ending: &str) -> Result<Option<(u64, PathBuf)>, LakeError
         }
     }
     Ok(last)
+}
+
+/// Uploads into a table's folders that their process did not live to finish: the local store names
+/// them `<file>#<number>` until they are whole, and hides them from its lists. Those written before
+/// `before_ms` are removed, unless `dry_run`; returns their names and sizes.
+///
+/// # Errors
+/// [`LakeError::Io`].
+pub(crate) async fn remove_unfinished(
+    table: PathBuf,
+    before_ms: i64,
+    dry_run: bool,
+) -> Result<Vec<(String, u64)>, LakeError> {
+    blocking(move || {
+        let (mut found, mut folders) = (Vec::new(), vec![table.clone()]);
+        while let Some(folder) = folders.pop() {
+            let list = fs::read_dir(&folder).map_err(|e| LakeError::io("list", &folder, e))?;
+            for item in list {
+                let item = item.map_err(|e| LakeError::io("list", &folder, e))?;
+                // What is gone by now was finished just now.
+                let Ok(meta) = item.metadata() else { continue };
+                let path = item.path();
+                if meta.is_dir() {
+                    folders.push(path);
+                } else if is_unfinished(&path) && written_ms(&meta) < before_ms {
+                    if !dry_run {
+                        match fs::remove_file(&path) {
+                            Err(e) if e.kind() != ErrorKind::NotFound => {
+                                return Err(LakeError::io("remove", &path, e));
+                            }
+                            _ => {}
+                        }
+                    }
+                    let name = path.strip_prefix(&table).unwrap_or(&path);
+                    found.push((name.display().to_string(), meta.len()));
+                }
+            }
+        }
+        Ok(found)
+    })
+    .await
+}
+
+/// Whatever else lies here is not ours to remove.
+fn is_unfinished(path: &Path) -> bool {
+    let name = path.file_name().and_then(|it| it.to_str());
+    name.and_then(|it| it.rsplit_once('#'))
+        .is_some_and(|(whole, number)| {
+            let is_ours = whole.ends_with(".parquet") || whole.ends_with(".json");
+            is_ours && !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
+        })
+}
+
+fn written_ms(meta: &fs::Metadata) -> i64 {
+    let age = meta
+        .modified()
+        .ok()
+        .and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    age.map_or(i64::MAX, |age| {
+        i64::try_from(age.as_millis()).unwrap_or(i64::MAX)
+    })
 }
 
 async fn blocking<T: Send + 'static>(

@@ -1,9 +1,9 @@
 //! Live files, and what is to become of their rows → the files that hold other rows now, in one
-//! commit.
+//! commit or several.
 //!
 //! A file keeps its place: its date, its order, how far compaction has brought it. Files without a
-//! row to change are only looked at, by few of their columns. Others may write meanwhile: what they
-//! removed or added in the range is planned again, and what was done already is kept.
+//! row to change are only looked at, once, by few of their columns. Others may write meanwhile: what
+//! they removed or added in the range is planned again, and what was done already is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
@@ -11,19 +11,18 @@ use std::ops::AddAssign;
 use arrow::array::RecordBatch;
 use deltalake::kernel::Add;
 use futures::{StreamExt, TryStreamExt};
-use object_store::ObjectStoreExt;
 use object_store::path::Path;
+use object_store::{Error as StoreError, ObjectStoreExt};
 use serde_json::Value;
 
 use crate::compact::{Layout, Level};
 use crate::error::{Cause, LakeError};
 use crate::file::{DataFile, date_of};
-use crate::maintain::data_files;
 use crate::point::Point;
 use crate::replay::{self, Files};
 use crate::settle::Range;
 use crate::shape::{Output, Shape};
-use crate::writer::{Committed, Replaced, Replacement, Writer};
+use crate::writer::{Committed, FLUSH_AGE_MS_MAX, Replaced, Replacement, Writer};
 
 /// Tries before the others' commits have won.
 const TRIES_MAX: usize = 20;
@@ -90,7 +89,7 @@ pub struct EditPlan {
     pub layout: Layout,
     /// Rows that others add meanwhile are edited too, before the commit.
     pub meets_new_rows: bool,
-    /// No more files in one commit than these.
+    /// No more files in one commit than these; `usize::MAX` where all has to be one commit.
     pub files_max: usize,
     /// Nothing is written or committed.
     pub dry_run: bool,
@@ -99,7 +98,7 @@ pub struct EditPlan {
 /// What an edit did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edited {
-    /// The commit; `None` where there was nothing to change.
+    /// The last commit; `None` where there was nothing to change.
     pub commit: Option<Committed>,
     /// Files that went.
     pub files_in: usize,
@@ -107,8 +106,15 @@ pub struct Edited {
     pub files_out: usize,
     /// What it changed.
     pub change: Change,
-    /// There is more to do than one commit may hold.
-    pub more: bool,
+}
+
+impl AddAssign for Edited {
+    fn add_assign(&mut self, other: Self) {
+        self.commit = other.commit.or(self.commit.take());
+        self.files_in += other.files_in;
+        self.files_out += other.files_out;
+        self.change += other.change;
+    }
 }
 
 /// A file that was edited, not yet committed.
@@ -118,77 +124,107 @@ struct Done {
     change: Change,
 }
 
-/// What was done so far.
+/// What was done since the last commit.
 #[derive(Default)]
 struct Work {
     edited: BTreeMap<String, Done>,
-    /// Files without a row to change.
+    /// When the first of them was begun, ms.
+    began_ms: Option<i64>,
+    /// Files without a row to change, since the first commit.
     clean: BTreeSet<String>,
 }
 
-/// Edits the live files in one commit, which keeps what `record` says of it.
+/// How far a look at the live files came.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Came {
+    /// To the end.
+    Through,
+    /// As far as one commit goes.
+    Full,
+    /// To a file that others replaced, and removed.
+    Overtaken,
+}
+
+/// Edits the live files. Each commit keeps what `record` says of it.
 ///
 /// # Errors
 /// [`LakeError::Data`] for a file that can't be read; [`LakeError::Overtaken`] where others went on
-/// changing the same rows; those of a commit and the store. Nothing was changed then.
+/// changing the same rows; [`LakeError::EditTooLong`] where all has to be one commit; those of a commit
+/// and the store. What was committed before stays.
 pub async fn edit(
     writer: &mut Writer,
     plan: &EditPlan,
     rows: &dyn EditRows,
     record: &(dyn Fn(&Edited) -> Value + Sync),
 ) -> Result<Edited, LakeError> {
-    let began_ms = writer.now_ms();
-    let mut work = Work::default();
-    for _ in 0..TRIES_MAX {
-        let version = writer.catch_up().await?;
-        let files = replay::load_files(writer.table(), version).await?;
-        let more = work.go_on(writer, plan, rows, &files).await?;
+    let (mut work, mut all, mut tries) = (Work::default(), Edited::default(), 0);
+    while tries < TRIES_MAX {
+        let (version, came) = match work.plan(writer, plan, rows).await {
+            Ok(planned) => planned,
+            Err(error) => {
+                work.throw_away(writer).await;
+                return Err(error);
+            }
+        };
+        if came == Came::Overtaken {
+            tries += 1;
+            continue;
+        }
         let mut edited = work.sum();
-        edited.more = more;
-        if edited.files_in == 0 || plan.dry_run {
-            return Ok(edited);
+        if plan.dry_run || (edited.files_in == 0 && came == Came::Through) {
+            all += edited;
+            return Ok(all);
         }
         Point::Edited.pass();
-        let range = match plan.meets_new_rows {
-            true => Range::Everything,
-            false => Range::Nothing,
-        };
-        let done = work.edited.values();
-        let replacement = Replacement {
-            operation: plan.operation,
-            began_ms,
-            planned_at: version,
-            removes: done.clone().map(|it| it.add.clone()).collect(),
-            adds: done.filter_map(|it| it.new.clone()).collect(),
-            data_change: true,
-            range,
-            record: record(&edited),
-            ..Replacement::default()
-        };
-        if let Replaced::Committed(commit) = writer.replace(&replacement).await? {
-            edited.commit = Some(commit);
-            return Ok(edited);
+        let replacement = work.replacement(writer, plan, version, record(&edited));
+        match writer.replace(&replacement).await {
+            Ok(Replaced::Committed(commit)) => {
+                edited.commit = Some(commit);
+                all += edited;
+                if came == Came::Through {
+                    return Ok(all);
+                }
+                work.edited.clear();
+                work.began_ms = None;
+                tries = 0;
+            }
+            Ok(Replaced::PlanAgain(_)) => tries += 1,
+            // It had rows that another takes out, and the file that it came of is gone, too.
+            Err(LakeError::Io { .. }) if work.forget_swept(writer).await => tries += 1,
+            Err(error) => return Err(error),
         }
     }
-    let new = work.edited.into_values().filter_map(|it| it.new);
-    drop_files(writer, new).await?;
-    Err(LakeError::Overtaken { tries: TRIES_MAX })
+    work.throw_away(writer).await;
+    Err(LakeError::Overtaken { tries })
 }
 
 impl Work {
-    /// Forgets what others removed meanwhile, and edits what is not yet; whether there is more.
+    /// Edits what is to be edited at the head; that version, and how far it came.
+    async fn plan(
+        &mut self,
+        writer: &mut Writer,
+        plan: &EditPlan,
+        rows: &dyn EditRows,
+    ) -> Result<(u64, Came), LakeError> {
+        let files = files_at_head(writer).await?;
+        let came = self.go_on(writer, plan, rows, &files).await?;
+        Ok((files.version, came))
+    }
+
+    /// Forgets what others removed meanwhile, and edits what is not yet.
     async fn go_on(
         &mut self,
-        writer: &Writer,
+        writer: &mut Writer,
         plan: &EditPlan,
         rows: &dyn EditRows,
         files: &Files,
-    ) -> Result<bool, LakeError> {
+    ) -> Result<Came, LakeError> {
         let gone = self
             .edited
             .extract_if(.., |path, _| !files.live.contains_key(path));
         let orphans: Vec<_> = gone.filter_map(|(_, done)| done.new).collect();
-        drop_files(writer, orphans).await?;
+        drop_files(writer, orphans).await;
+        self.forget_age();
         let shape = Shape::of(writer, &plan.layout)
             .map_err(|e| LakeError::data("read the table's columns", e))?;
         for (path, add) in &files.live {
@@ -196,23 +232,94 @@ impl Work {
             if known || !rows.may_concern(add) {
                 continue;
             }
-            if self.edited.len() >= plan.files_max {
-                return Ok(true);
+            if self.is_full(writer.now_ms(), plan)? {
+                return Ok(Came::Full);
             }
-            let failed = |e| LakeError::data(format!("rewrite {path}"), e);
-            match edit_file(&shape, add, rows, plan.dry_run)
-                .await
-                .map_err(failed)?
-            {
-                Some(done) if done.change == Change::default() => {
-                    drop_files(writer, done.new).await?;
+            let began_ms = writer.now_ms();
+            match edit_file(&shape, add, rows, plan.dry_run).await {
+                Ok(Some(done)) if done.change == Change::default() => {
+                    drop_files(writer, done.new).await;
                     self.clean.insert(path.clone());
                 }
-                Some(done) => drop(self.edited.insert(path.clone(), done)),
-                None => drop(self.clean.insert(path.clone())),
+                Ok(Some(done)) => {
+                    self.began_ms.get_or_insert(began_ms);
+                    self.edited.insert(path.clone(), done);
+                }
+                Ok(None) => drop(self.clean.insert(path.clone())),
+                Err(_) if !is_live(writer, path).await? => return Ok(Came::Overtaken),
+                Err(e) => return Err(LakeError::data(format!("rewrite {path}"), e)),
             }
         }
-        Ok(false)
+        Ok(Came::Through)
+    }
+
+    /// Whether what was done is to be committed before more is: half of a flush's greatest age is left
+    /// for that.
+    fn is_full(&self, now_ms: i64, plan: &EditPlan) -> Result<bool, LakeError> {
+        let age_ms = self.began_ms.map_or(0, |began_ms| now_ms - began_ms);
+        if plan.files_max < usize::MAX {
+            return Ok(self.edited.len() >= plan.files_max || age_ms > FLUSH_AGE_MS_MAX / 2);
+        }
+        match age_ms > FLUSH_AGE_MS_MAX && !plan.dry_run {
+            true => Err(LakeError::EditTooLong {
+                limit_ms: FLUSH_AGE_MS_MAX,
+            }),
+            false => Ok(false),
+        }
+    }
+
+    fn replacement(
+        &self,
+        writer: &Writer,
+        plan: &EditPlan,
+        version: u64,
+        record: Value,
+    ) -> Replacement {
+        let done = self.edited.values();
+        Replacement {
+            operation: plan.operation,
+            began_ms: self.began_ms.unwrap_or_else(|| writer.now_ms()),
+            planned_at: version,
+            removes: done.clone().map(|it| it.add.clone()).collect(),
+            adds: done.filter_map(|it| it.new.clone()).collect(),
+            data_change: true,
+            range: match plan.meets_new_rows {
+                true => Range::Everything,
+                false => Range::Nothing,
+            },
+            record,
+            ..Replacement::default()
+        }
+    }
+
+    /// Drops what was done to files whose new ones are not there any more; whether there is one.
+    async fn forget_swept(&mut self, writer: &Writer) -> bool {
+        let store = writer.table().store();
+        let before = self.edited.len();
+        for (path, done) in std::mem::take(&mut self.edited) {
+            let new = done.new.as_ref().map(|it| Path::from(it.path.as_str()));
+            let is_swept = match new {
+                Some(new) => is_gone(&store.head(&new).await),
+                None => false,
+            };
+            if !is_swept {
+                self.edited.insert(path, done);
+            }
+        }
+        self.forget_age();
+        self.edited.len() < before
+    }
+
+    /// Nothing is as old as nothing.
+    fn forget_age(&mut self) {
+        if self.edited.is_empty() {
+            self.began_ms = None;
+        }
+    }
+
+    /// Removes new files of which none is in a commit, nor in one that may still arrive.
+    async fn throw_away(self, writer: &Writer) {
+        drop_files(writer, self.edited.into_values().filter_map(|it| it.new)).await;
     }
 
     fn sum(&self) -> Edited {
@@ -272,7 +379,11 @@ async fn edit_file(
     }))
 }
 
-async fn file_concerns(shape: &Shape, path: &str, rows: &dyn EditRows) -> Result<bool, Cause> {
+pub(crate) async fn file_concerns(
+    shape: &Shape,
+    path: &str,
+    rows: &dyn EditRows,
+) -> Result<bool, Cause> {
     let mut batches = shape.open_columns(path, rows.looks_at()).await?;
     while let Some(batch) = batches.next().await {
         if rows.concerns(&batch?)? {
@@ -282,71 +393,29 @@ async fn file_concerns(shape: &Shape, path: &str, rows: &dyn EditRows) -> Result
     Ok(false)
 }
 
-async fn drop_files(
-    writer: &Writer,
-    files: impl IntoIterator<Item = DataFile>,
-) -> Result<(), LakeError> {
+async fn is_live(writer: &mut Writer, path: &str) -> Result<bool, LakeError> {
+    Ok(files_at_head(writer).await?.live.contains_key(path))
+}
+
+/// The table's files at the head, which is the base now.
+pub(crate) async fn files_at_head(writer: &mut Writer) -> Result<Files, LakeError> {
+    let version = writer.catch_up().await?;
+    replay::load_files(writer.table(), version).await
+}
+
+/// Removes files that are in no commit. What can't be removed now, vacuum will.
+async fn drop_files(writer: &Writer, files: impl IntoIterator<Item = DataFile>) {
     let store = writer.table().store();
     for file in files {
-        let deleted = store.delete(&Path::from(file.path.as_str())).await;
-        deleted.map_err(|e| LakeError::store(format!("remove {}", file.path), e))?;
-    }
-    Ok(())
-}
-
-/// What [`sweep`] removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
-    /// Files.
-    pub files: usize,
-    /// Their size together.
-    pub bytes: u64,
-    /// Older files that no reader can read: writers left them unfinished, and
-    /// [`vacuum`](crate::maintain::vacuum) will remove them.
-    pub unread: usize,
-}
-
-/// Removes every file that is not live and has a row which this would change: what an edit
-/// replaced, what compaction replaced before it, and what was never committed. No live file may have
-/// such rows any more, nor any that a writer could still commit. Older versions of the table can't
-/// be read afterwards. What was begun since `since_ms` has no such rows, so that it need not be
-/// readable yet.
-///
-/// # Errors
-/// The store's. What was removed is gone; called again it goes on.
-pub async fn sweep(
-    writer: &mut Writer,
-    layout: &Layout,
-    rows: &dyn EditRows,
-    since_ms: i64,
-) -> Result<Swept, LakeError> {
-    let listed = data_files(writer.table()).await?;
-    // After the list: a file that was committed since is live.
-    let version = writer.catch_up().await?;
-    let live = replay::load_files(writer.table(), version).await?.live;
-    let shape =
-        Shape::of(writer, layout).map_err(|e| LakeError::data("read the table's columns", e))?;
-    let store = writer.table().store();
-    let mut swept = Swept::default();
-    for meta in listed {
-        let path = meta.location.to_string();
-        if live.contains_key(&path) {
-            continue;
-        }
-        match file_concerns(&shape, &path, rows).await {
-            Ok(false) => {}
-            Ok(true) => {
-                let deleted = store.delete(&meta.location).await;
-                deleted.map_err(|e| LakeError::store(format!("remove {path}"), e))?;
-                Point::VacuumRemoved.pass();
-                swept.files += 1;
-                swept.bytes += meta.size;
-            }
-            Err(_) if meta.last_modified.timestamp_millis() >= since_ms => {}
-            Err(_) => swept.unread += 1,
+        if let Err(error) = store.delete(&Path::from(file.path.as_str())).await {
+            tracing::debug!(file = file.path, %error, "left to vacuum");
         }
     }
-    Ok(swept)
+}
+
+/// Whether a look at a file says that it is not there.
+pub(crate) fn is_gone<T>(found: &Result<T, StoreError>) -> bool {
+    matches!(found, Err(StoreError::NotFound { .. }))
 }
 
 /// Takes the files of every date before `date` out of the table, and those without a date that
@@ -362,8 +431,8 @@ pub async fn expire(
     dry_run: bool,
 ) -> Result<Vec<String>, LakeError> {
     for _ in 0..TRIES_MAX {
-        let version = writer.catch_up().await?;
-        let files = replay::load_files(writer.table(), version).await?;
+        let files = files_at_head(writer).await?;
+        let version = files.version;
         let is_old = |add: &Add| match date_of(add) {
             Some(of_file) => of_file < date,
             None => add.modification_time < undated_ms,

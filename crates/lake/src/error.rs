@@ -30,10 +30,7 @@ pub struct Fence {
 #[non_exhaustive]
 pub enum LakeError {
     /// Another writer owns it now.
-    #[error(
-        "version {} by {} names {}, which was ours: drop its state and claim it again if it is still assigned; if this repeats, two instances run with one assignment",
-        .0.version, .0.by, .0.owner
-    )]
+    #[error("{}", fenced(.0))]
     Fenced(Box<Fence>),
 
     /// Others changed the same rows again and again.
@@ -43,6 +40,16 @@ pub enum LakeError {
     Overtaken {
         /// How often it was planned.
         tries: usize,
+    },
+
+    /// What was to be one commit took so long that vacuum may have removed its first files.
+    #[error(
+        "what one commit replaces must be written within {} min, and there was more to write: try a smaller range; nothing was changed",
+        .limit_ms / 60_000
+    )]
+    EditTooLong {
+        /// The limit.
+        limit_ms: i64,
     },
 
     /// Rows or a position of a partition that this writer did not claim, or that was revoked.
@@ -234,13 +241,43 @@ pub enum LakeError {
     },
 
     /// A Parquet file could not be read or written.
-    #[error("cannot {what}: the file may be damaged, restore it from a backup")]
+    #[error("cannot {what}: {}", way_out(.source.as_ref()))]
     Data {
         /// What was tried.
         what: String,
         /// Why.
         source: Cause,
     },
+}
+
+/// What the store said, where that is why.
+pub(crate) fn store_error<'a>(
+    cause: &'a (dyn StdError + 'static),
+) -> Option<&'a object_store::Error> {
+    let mut causes = std::iter::successors(Some(cause), |it| StdError::source(*it));
+    causes.find_map(|it| it.downcast_ref())
+}
+
+/// A file is not damaged where its store fails.
+fn way_out(cause: &(dyn StdError + Send + Sync + 'static)) -> &'static str {
+    match store_error(cause) {
+        None | Some(object_store::Error::NotFound { .. }) => {
+            "the file may be damaged, restore it from a backup"
+        }
+        Some(_) => "check the store's address and permissions",
+    }
+}
+
+fn fenced(fence: &Fence) -> String {
+    let Fence { owner, version, by } = fence;
+    match owner {
+        Owner::Forgotten => format!(
+            "a tenant was forgotten meanwhile, in version {version} by {by}, and what was read before may hold its rows: run it again, it goes on where it was"
+        ),
+        _ => format!(
+            "version {version} by {by} names {owner}, which was ours: drop its state and claim it again if it is still assigned; if this repeats, two instances run with one assignment"
+        ),
+    }
 }
 
 impl LakeError {
@@ -288,6 +325,32 @@ impl LakeError {
         Self::Data {
             what: what.into(),
             source: source.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::errors::ParquetError;
+
+    use super::*;
+
+    #[test]
+    fn a_store_that_fails_is_no_damaged_file() {
+        let failed = object_store::Error::Generic {
+            store: "s",
+            source: "no route".into(),
+        };
+        let by_store = LakeError::data("read a", ParquetError::External(Box::new(failed)));
+        assert!(by_store.to_string().contains("permissions"), "{by_store}");
+        let missing = object_store::Error::NotFound {
+            path: "a".into(),
+            source: "no such file".into(),
+        };
+        let missing = ParquetError::External(Box::new(missing));
+        for why in [missing, ParquetError::General("bad magic".into())] {
+            let damaged = LakeError::data("read a", why);
+            assert!(damaged.to_string().contains("backup"), "{damaged}");
         }
     }
 }

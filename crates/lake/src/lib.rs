@@ -33,6 +33,7 @@ pub mod replay;
 pub mod retry;
 pub mod settle;
 pub mod stats;
+pub mod sweep;
 pub mod table;
 pub mod touched;
 pub mod writer;

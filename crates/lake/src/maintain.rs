@@ -9,7 +9,7 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::ObjectMeta;
 use object_store::path::Path;
 
-use crate::durable;
+use crate::durable::{self, remove_unfinished};
 use crate::error::LakeError;
 use crate::point::Point;
 use crate::replay::{self, Files};
@@ -111,7 +111,8 @@ pub struct Vacuumed {
     pub bytes: u64,
 }
 
-/// Removes Parquet files that nothing needs; with `dry_run` it only says which.
+/// Removes Parquet files that nothing needs, and uploads that were never finished; with `dry_run` it
+/// only says which.
 ///
 /// Between the list and the removal stands a commit: a flush that slept longer than its age
 /// allows finds its version taken, looks at its age again, and is thrown away. Without that
@@ -148,7 +149,6 @@ pub async fn vacuum(
             gone.files.push(meta.location.to_string());
         }
     }
-    gone.files.sort();
     if !dry_run {
         let paths: Vec<_> = gone
             .files
@@ -164,6 +164,14 @@ pub async fn vacuum(
             .await
             .map_err(|e| LakeError::store("remove files", e))?;
     }
+    if let Some(local) = writer.table().local() {
+        let before_ms = now_ms - limits.orphan_age_ms;
+        let unfinished = remove_unfinished(local.to_path_buf(), before_ms, dry_run).await?;
+        gone.bytes += unfinished.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        gone.files
+            .extend(unfinished.into_iter().map(|(name, _)| name));
+    }
+    gone.files.sort();
     Ok(gone)
 }
 

@@ -26,6 +26,7 @@ use crate::error::LakeError;
 use crate::log::{Author, entry_bytes, read_entry};
 use crate::replay::{self, LogState};
 use crate::retry::{Retry, RetryLimits};
+use crate::writer::BASE_AGE_MS_MAX;
 
 /// The property that says which release may write the table.
 pub const SCHEMA_MAJOR_PROPERTY: &str = "retrytoll.schema.major";
@@ -249,14 +250,21 @@ impl Table {
         if let Some(local) = &self.local {
             durable::set_aside_cut(local.clone(), clock.now_ms()).await?;
         }
+        let looked_ms = clock.now_ms();
         if replay::survey(&self).await?.is_none() {
-            self.create(clock, limits).await?;
+            self.create(looked_ms, clock, limits).await?;
         }
         self.check().await?;
         Ok(self)
     }
 
-    async fn create(&self, clock: &Clock, limits: RetryLimits) -> Result<(), LakeError> {
+    /// Makes the table, of which there was nothing at `looked_ms`.
+    pub(crate) async fn create(
+        &self,
+        mut looked_ms: i64,
+        clock: &Clock,
+        limits: RetryLimits,
+    ) -> Result<(), LakeError> {
         let id = Uuid::new_v4();
         let by = Author {
             commit_id: Some(id.to_string()),
@@ -274,6 +282,13 @@ impl Table {
             CommitOrBytes::LogBytes(entry_bytes(&by, clock.now_ms(), &actions, &Value::Null)?);
         let mut retry = Retry::begin(limits, clock.clone(), Arc::default());
         loop {
+            // Where another made it meanwhile, log clean-up may have removed its first entry.
+            if clock.since_ms(looked_ms) > BASE_AGE_MS_MAX {
+                looked_ms = clock.now_ms();
+                if replay::survey(self).await?.is_some() {
+                    return Ok(());
+                }
+            }
             let put = self.log.write_commit_entry(0, bytes.clone(), id).await;
             // Whoever's it is: a lost answer, another's entry and our own look the same.
             let there = read_entry(self.log(), 0).await;

@@ -54,11 +54,14 @@ pub struct WriterLimits {
     pub base_age_ms_max: i64,
 }
 
+/// How old a look at the log may be when it is acted on, ms.
+pub(crate) const BASE_AGE_MS_MAX: i64 = 600_000;
+
 impl Default for WriterLimits {
     fn default() -> Self {
         Self {
             retry: RetryLimits::default(),
-            base_age_ms_max: 600_000,
+            base_age_ms_max: BASE_AGE_MS_MAX,
         }
     }
 }
@@ -260,10 +263,7 @@ impl Writer {
         for (partition, to) in &flush.positions {
             self.check_move(partition, to)?;
         }
-        if let Err(error) = self.sync(&flush.files).await {
-            // Files of rows that are forgotten are removed before their writer knows.
-            return Err(self.fenced_since_base().await.unwrap_or(error));
-        }
+        self.sync_or_fenced(&flush.files).await?;
         let operation = if flush.files.is_empty() {
             "POSITIONS"
         } else {
@@ -374,12 +374,17 @@ impl Writer {
         Ok(())
     }
 
-    async fn sync(&self, files: &[DataFile]) -> Result<(), LakeError> {
+    /// Syncs files that a commit is to name.
+    async fn sync_or_fenced(&mut self, files: &[DataFile]) -> Result<(), LakeError> {
         let Some(local) = self.table.local() else {
             return Ok(());
         };
-        let files = files.iter().map(|f| (f.path.clone(), f.size)).collect();
-        durable::sync_files(local.to_path_buf(), files).await
+        let named = files.iter().map(|f| (f.path.clone(), f.size)).collect();
+        match durable::sync_files(local.to_path_buf(), named).await {
+            Ok(()) => Ok(()),
+            // Files of rows that are forgotten are removed before their writer knows.
+            Err(error) => Err(self.fenced_since_base().await.unwrap_or(error)),
+        }
     }
 
     /// A commit of ours, without actions yet.

@@ -1,7 +1,9 @@
 //! Rows are taken out while others commit, and a tenant is forgotten while others own partitions.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
 
 use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{filter_record_batch, not};
@@ -13,8 +15,10 @@ use tokio::runtime::Handle;
 
 use super::*;
 use crate::compact::{CompactLimits, Layout, compact};
-use crate::edit::{Change, EditPlan, EditRows, Edited, Swept, edit, expire, sweep};
+use crate::edit::{Change, EditPlan, EditRows, Edited, edit, expire};
 use crate::error::Cause;
+use crate::sweep::sweep;
+use crate::writer::FLUSH_AGE_MS_MAX;
 use crate::{Conflict, LakeError, Owner, Replaced, Replacement, replay};
 
 type Meanwhile = Box<dyn FnOnce() + Send>;
@@ -26,6 +30,12 @@ struct WithoutOne {
 }
 
 impl WithoutOne {
+    fn after(meanwhile: impl FnOnce() + Send + 'static) -> Self {
+        Self {
+            meanwhile: Mutex::new(Some(Box::new(meanwhile))),
+        }
+    }
+
     fn goes(rows: &RecordBatch) -> BooleanArray {
         let partitions = rows.column_by_name("source_partition").unwrap();
         let partitions = partitions.as_primitive::<Int32Type>();
@@ -118,7 +128,7 @@ async fn only_files_with_such_rows_are_rewritten_and_the_commit_says_what_it_did
     let done = edit(&mut m, &plan(), &WithoutOne::default(), &record).await;
     let done = done.unwrap();
     assert_eq!((done.files_in, done.files_out), (2, 2));
-    assert_eq!((done.change.removed, done.more), (2, false));
+    assert_eq!(done.change.removed, 2);
     assert_eq!(world.rows().await, run(0, 0, 30));
     let (_, after) = files(&world).await;
     assert_eq!(
@@ -130,7 +140,7 @@ async fn only_files_with_such_rows_are_rewritten_and_the_commit_says_what_it_did
     let entry = fs::read_to_string(world.log_path(&format!("{version:020}.json"))).unwrap();
     assert!(entry.contains(r#""retrytollRecord":{"rows":2}"#), "{entry}");
 
-    let swept = sweep(&mut m, &layout(), &WithoutOne::default(), NOW_MS).await;
+    let swept = sweep(&mut m, &layout(), &WithoutOne::default(), i64::MAX).await;
     let swept = swept.unwrap();
     assert_eq!((swept.files, swept.unread), (2, 0));
     let (listed, live) = files(&world).await;
@@ -141,27 +151,32 @@ async fn only_files_with_such_rows_are_rewritten_and_the_commit_says_what_it_did
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_compaction_does_meanwhile_is_planned_again() {
-    let (world, _) = world().await;
-    let world = Arc::new(world);
-    let (handle, other) = (Handle::current(), Arc::clone(&world));
-    let meanwhile: Meanwhile = Box::new(move || {
-        handle.block_on(async {
-            let mut leader = other.writer("leader").await;
-            leader.claim_leader().await.unwrap();
-            let limits = CompactLimits::default();
-            let done = compact(&mut leader, &layout(), NOW_MS, limits).await;
-            assert_eq!(done.unwrap().files_in, 3);
+    // Late, all that was done is for nothing, and what comes next is young.
+    for (took_ms, files_max) in [(0, usize::MAX), (FLUSH_AGE_MS_MAX / 2 + 1, 64)] {
+        let (world, _) = world().await;
+        let world = Arc::new(world);
+        let (handle, other) = (Handle::current(), Arc::clone(&world));
+        let rows = WithoutOne::after(move || {
+            handle.block_on(async {
+                let mut leader = other.writer("leader").await;
+                leader.claim_leader().await.unwrap();
+                let limits = CompactLimits::default();
+                let done = compact(&mut leader, &layout(), NOW_MS, limits).await;
+                assert_eq!(done.unwrap().files_in, 3);
+                other.pass(took_ms);
+            });
         });
-    });
-    let rows = WithoutOne {
-        meanwhile: Mutex::new(Some(meanwhile)),
-    };
-    let mut m = world.writer("m").await;
-    let done = edit(&mut m, &plan(), &rows, &no_record).await.unwrap();
-    assert_eq!((done.files_in, done.change.removed), (1, 2));
-    assert_eq!(world.rows().await, run(0, 0, 30));
-    // Three flushes, what compaction made of them, and what came of that: nothing else is left.
-    assert_eq!(files(&world).await.0.len(), 5);
+        let plan = EditPlan {
+            files_max,
+            ..plan()
+        };
+        let mut m = world.writer("m").await;
+        let done = edit(&mut m, &plan, &rows, &no_record).await.unwrap();
+        assert_eq!((done.files_in, done.change.removed), (1, 2));
+        assert_eq!(world.rows().await, run(0, 0, 30));
+        // Three flushes, what compaction made of them, and what came of that: nothing else is left.
+        assert_eq!(files(&world).await.0.len(), 5);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -170,12 +185,9 @@ async fn rows_that_others_add_meanwhile_are_met_where_that_is_asked() {
         let (world, mut a) = world().await;
         let handle = Handle::current();
         let flush = world.flush(&run(1, 7, 8));
-        let meanwhile: Meanwhile = Box::new(move || {
+        let rows = WithoutOne::after(move || {
             handle.block_on(a.flush(&flush)).unwrap();
         });
-        let rows = WithoutOne {
-            meanwhile: Mutex::new(Some(meanwhile)),
-        };
         let mut m = world.writer("m").await;
         let plan = EditPlan {
             meets_new_rows,
@@ -189,25 +201,124 @@ async fn rows_that_others_add_meanwhile_are_met_where_that_is_asked() {
     }
 }
 
+/// Counts how often each file is looked at.
+#[derive(Default)]
+struct Looking {
+    rows: WithoutOne,
+    looks: AtomicUsize,
+}
+
+impl EditRows for Looking {
+    fn looks_at(&self) -> &[&'static str] {
+        self.rows.looks_at()
+    }
+
+    fn concerns(&self, rows: &RecordBatch) -> Result<bool, Cause> {
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        self.rows.concerns(rows)
+    }
+
+    fn edit(&self, rows: &RecordBatch) -> Result<(RecordBatch, Change), Cause> {
+        self.rows.edit(rows)
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_many_files_a_commit() {
+async fn so_many_files_a_commit_and_each_is_looked_at_once() {
     let (world, _) = world().await;
     let mut m = world.writer("m").await;
+    let before = m.state().version;
     let few = EditPlan {
         files_max: 1,
         ..plan()
     };
-    let mut removed = Vec::new();
-    loop {
-        let done = edit(&mut m, &few, &WithoutOne::default(), &no_record).await;
-        let done = done.unwrap();
-        removed.push(done.change.removed);
-        if !done.more {
-            break;
+    let rows = Looking::default();
+    let record = |edited: &Edited| json!(edited.change.removed);
+    let done = edit(&mut m, &few, &rows, &record).await.unwrap();
+    assert_eq!((done.files_in, done.change.removed), (2, 2));
+    assert_eq!(done.commit.unwrap().version, before + 2);
+    assert_eq!(world.rows().await, run(0, 0, 30));
+    // The three, and no more than both of the new ones.
+    let looks = rows.looks.load(Ordering::SeqCst);
+    assert!((3..=5).contains(&looks), "{looks}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_to_be_one_commit_ends_within_a_flushs_age() {
+    let (world, _) = world().await;
+    let taking = |ms| {
+        let now = Arc::clone(&world.now);
+        WithoutOne::after(move || {
+            now.fetch_add(ms, Ordering::SeqCst);
+        })
+    };
+    let (before, _) = files(&world).await;
+    let mut m = world.writer("m").await;
+    let refused = edit(&mut m, &plan(), &taking(FLUSH_AGE_MS_MAX + 1), &no_record).await;
+    let refused = refused.unwrap_err();
+    assert!(
+        matches!(refused, LakeError::EditTooLong { .. }),
+        "{refused}"
+    );
+    assert_eq!(files(&world).await.0, before, "nothing is left");
+
+    // Where it may be several, what is old is committed first.
+    let several = EditPlan {
+        files_max: 64,
+        ..plan()
+    };
+    let half = taking(FLUSH_AGE_MS_MAX / 2 + 1);
+    let version = m.state().version;
+    let done = edit(&mut m, &several, &half, &no_record).await.unwrap();
+    assert_eq!(done.commit.unwrap().version, version + 2);
+    assert_eq!(world.rows().await, run(0, 0, 30));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_others_replaced_and_swept_meanwhile_is_planned_again() {
+    let (world, _) = world().await;
+    let world = Arc::new(world);
+    let (handle, other) = (Handle::current(), Arc::clone(&world));
+    let rows = WithoutOne::after(move || {
+        handle.block_on(async {
+            let mut n = other.writer("n").await;
+            let rows = WithoutOne::default();
+            let done = edit(&mut n, &plan(), &rows, &no_record).await.unwrap();
+            assert_eq!(done.files_in, 2);
+            let swept = sweep(&mut n, &layout(), &rows, i64::MAX).await.unwrap();
+            // With the first file of the other, which is in no commit.
+            assert!(swept.files >= 2);
+        });
+    });
+    let mut m = world.writer("m").await;
+    let done = edit(&mut m, &plan(), &rows, &no_record).await.unwrap();
+    assert_eq!((done.commit, done.change.removed), (None, 0));
+    assert_eq!(world.rows().await, run(0, 0, 30));
+    let again = sweep(&mut m, &layout(), &WithoutOne::default(), i64::MAX).await;
+    assert_eq!(again.unwrap().files, 0);
+}
+
+/// What another forgets goes with every file that has it, those that are not committed yet as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_file_that_others_sweep_before_the_commit_is_made_again() {
+    let (world, _) = world().await;
+    let (before, _) = files(&world).await;
+    let sweeps = AtomicUsize::new(0);
+    let folder = world.dir.path().join(DataFile::folder(Some(DAY)));
+    let record = |_: &Edited| {
+        if sweeps.fetch_add(1, Ordering::SeqCst) == 0 {
+            let is_new = |it: &PathBuf| !before.iter().any(|known| it.ends_with(known));
+            let paths = fs::read_dir(&folder).unwrap().map(|it| it.unwrap().path());
+            paths
+                .filter(is_new)
+                .for_each(|it| fs::remove_file(it).unwrap());
         }
-    }
-    assert_eq!(removed.iter().sum::<u64>(), 2);
-    assert!(removed.len() >= 2, "{removed:?}");
+        Value::Null
+    };
+    let mut m = world.writer("m").await;
+    let done = edit(&mut m, &plan(), &WithoutOne::default(), &record).await;
+    assert_eq!(done.unwrap().change.removed, 2);
+    assert_eq!(sweeps.load(Ordering::SeqCst), 2);
     assert_eq!(world.rows().await, run(0, 0, 30));
 }
 
@@ -222,15 +333,11 @@ async fn sweeping_leaves_what_is_live_clean_or_under_way() {
     edit(&mut m, &plan(), &WithoutOne::default(), &no_record)
         .await
         .unwrap();
-    // Files are of now, by the disk's clock; the one that can't be read is older than all time, or newer.
-    for (since_ms, unread, files) in [(i64::MAX, 1, 3), (0, 0, 0)] {
-        let swept = sweep(&mut m, &layout(), &WithoutOne::default(), since_ms).await;
-        let Swept {
-            files: gone,
-            unread: told,
-            ..
-        } = swept.unwrap();
-        assert_eq!((gone, told), (files, unread));
+    // Two were replaced now: who reads an older version has a while.
+    for (until_ms, files, later) in [(NOW_MS, 1, 2), (NOW_MS + 1, 2, 0)] {
+        let swept = sweep(&mut m, &layout(), &WithoutOne::default(), until_ms).await;
+        let swept = swept.unwrap();
+        assert_eq!((swept.files, swept.later, swept.unread), (files, later, 1));
     }
     let (listed, live) = files(&world).await;
     assert!(!listed.contains(&orphan.path) && listed.contains(&clean.path));

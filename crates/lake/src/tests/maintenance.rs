@@ -1,6 +1,9 @@
 //! Checkpoints, clean-up, compaction, vacuum: the rows and positions are what they were.
 
+use std::mem::ManuallyDrop;
 use std::time::{Duration, SystemTime};
+
+use object_store::ObjectStoreExt;
 
 use super::*;
 use crate::compact::{CompactLimits, Layout, compact};
@@ -392,6 +395,39 @@ async fn vacuum_removes_old_orphans_and_files_removed_long_ago() {
         matches!(refused, LakeError::VacuumTooYoung { .. }),
         "{refused}"
     );
+}
+
+/// As kill -9 leaves them: the store itself names them, and hides them from its lists.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn vacuum_removes_uploads_that_were_never_finished() {
+    let world = World::new();
+    let mut m = leader(&world).await;
+    for (name, age_ms) in [("old", 25 * HOUR_MS), ("young", HOUR_MS)] {
+        let path = format!("{}/{name}.parquet", DataFile::folder(Some(DAY)));
+        let store = m.table().store();
+        let upload = store.put_multipart(&path.as_str().into()).await.unwrap();
+        let mut upload = ManuallyDrop::new(upload);
+        upload.put_part("PAR1".into()).await.unwrap();
+        let staged = staged(&world).into_iter().find(|it| it.starts_with(&path));
+        make_old(&world, &staged.unwrap(), age_ms);
+    }
+    assert!(maintain::data_files(m.table()).await.unwrap().is_empty());
+    let ages = VacuumLimits::default();
+    let told = maintain::vacuum(&mut m, ages, NOW_MS, true).await.unwrap();
+    assert_eq!((told.files.len(), told.bytes), (1, 4));
+    assert!(told.files[0].contains("old.parquet#"), "{:?}", told.files);
+    assert_eq!(staged(&world).len(), 2);
+    maintain::vacuum(&mut m, ages, NOW_MS, false).await.unwrap();
+    let left = staged(&world);
+    assert!(left.len() == 1 && left[0].contains("young"), "{left:?}");
+}
+
+/// What lies in the day's folder.
+fn staged(world: &World) -> Vec<String> {
+    let folder = DataFile::folder(Some(DAY));
+    let names = fs::read_dir(world.dir.path().join(&folder)).unwrap();
+    let names = names.map(|it| it.unwrap().file_name().into_string().unwrap());
+    names.map(|name| format!("{folder}/{name}")).collect()
 }
 
 /// F48 again: a flush frozen before its put wakes after vacuum, and finds its version taken.

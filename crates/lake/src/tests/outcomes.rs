@@ -3,8 +3,8 @@
 use super::store::Verdict;
 use super::*;
 use crate::error::LakeError;
-use crate::replay;
 use crate::{Conflict, ConflictCounts, Range, Replaced, Replacement};
+use crate::{maintain, replay};
 
 #[tokio::test]
 async fn the_put_itself_is_refused_where_an_entry_stands() {
@@ -45,6 +45,20 @@ async fn plain_success() {
             ..Position::start(10)
         }
     );
+}
+
+/// Who was to make the table slept for a week, and found no entry where it puts its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_is_not_made_again_where_its_first_entry_was_cleaned_up() {
+    let world = World::new();
+    let a = world.owner("a", &[0]).await;
+    maintain::checkpoint(a.table(), 1).await.unwrap();
+    let first = world.log_path("00000000000000000000.json");
+    fs::remove_file(&first).unwrap();
+    let (looked_ms, clock) = (NOW_MS - 7 * 24 * HOUR_MS, world.clock());
+    let made = a.table().create(looked_ms, &clock, RETRY).await;
+    made.unwrap();
+    assert!(!first.exists());
 }
 
 /// F34: the commit lands and its answer is lost.

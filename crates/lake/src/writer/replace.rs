@@ -55,7 +55,7 @@ impl Writer {
         for (partition, to) in &replacement.positions {
             self.check_move(partition, to)?;
         }
-        self.sync(&replacement.adds).await?;
+        self.sync_or_fenced(&replacement.adds).await?;
         let now_ms = self.clock.now_ms();
         let mut commit = self.commit(replacement.operation);
         commit.began_ms = Some(replacement.began_ms);
