@@ -330,6 +330,8 @@ impl Alerting {
             *firing.entry(row.transition.rule.clone()).or_default() += 1;
         }
         self.metrics.tasks.fires(Some(firing));
+        // After what is to be sent: a send must follow soon on the commit before it.
+        outbox.tidy_due().await?;
         self.outbox = Some(outbox);
         Ok(sent)
     }

@@ -3,13 +3,13 @@
 //! Opening it takes the leader's place, and only then reads it: what a former leader committed
 //! until then is all there, and its next commit is refused.
 
+mod tidy;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use retrytoll_core::alert::{Alerts, State, Transition};
-use retrytoll_lake::maintain::keep_log;
-use retrytoll_lake::table::{CHECKPOINT_COMMITS, LOG_KEPT_MS};
 use retrytoll_lake::{Clock, DataFile, Point, Writer, replay};
 use serde_json::Value;
 
@@ -26,6 +26,9 @@ pub const FENCE_MS_MAX: i64 = 10_000;
 /// leader's.
 pub const SEND_MS_MAX: i64 = FENCE_MS_MAX / 2;
 
+/// Rows that are read before the data of old ones is dropped.
+const ROWS_MAX: usize = 1_000;
+
 /// The outbox, in the leader's place.
 pub struct Outbox {
     folder: PathBuf,
@@ -41,6 +44,8 @@ pub struct Outbox {
     decided_ms: i64,
     /// When the last commit of ours began, ms.
     fenced_ms: i64,
+    /// The version at which it was last tidied; 0 before.
+    tidied: u64,
 }
 
 impl Outbox {
@@ -60,6 +65,7 @@ impl Outbox {
             firing: BTreeMap::new(),
             decided_ms: i64::MIN,
             fenced_ms,
+            tidied: 0,
         };
         outbox.read().await?;
         Ok(outbox)
@@ -68,10 +74,15 @@ impl Outbox {
     async fn read(&mut self) -> anyhow::Result<()> {
         let version = self.writer.state().version;
         let files = replay::load_files(self.writer.table(), version).await?;
-        let mut newest: BTreeMap<Key, Row> = BTreeMap::new();
+        let (mut newest, mut read): (BTreeMap<Key, Row>, _) = (BTreeMap::new(), 0);
         for path in files.live.keys() {
             for row in stored::read_file(&self.folder.join(path))? {
                 keep_newest(&mut newest, row);
+                read += 1;
+            }
+            if read >= ROWS_MAX {
+                drop_old_data(&mut newest);
+                read = 0;
             }
         }
         for row in newest.into_values() {
@@ -196,7 +207,7 @@ impl Outbox {
         }
         let began_ms = self.clock.now_ms();
         self.writer.confirm().await?;
-        self.committed(began_ms).await;
+        self.fenced_ms = began_ms;
         Ok(())
     }
 
@@ -207,26 +218,18 @@ impl Outbox {
         let began_ms = self.clock.now_ms();
         let file = write_file(&self.folder, rows).context("cannot write a file of alerts")?;
         self.writer.append(began_ms, vec![file]).await?;
-        self.committed(began_ms).await;
+        self.fenced_ms = began_ms;
         Ok(())
     }
+}
 
-    /// A checkpoint that fails is due again; it must not keep an alert back.
-    async fn committed(&mut self, began_ms: i64) {
-        self.fenced_ms = began_ms;
-        let version = self.writer.state().version;
-        if !version.is_multiple_of(CHECKPOINT_COMMITS) {
-            return;
-        }
-        let kept = keep_log(
-            self.writer.table(),
-            version,
-            self.clock.now_ms(),
-            LOG_KEPT_MS,
-        )
-        .await;
-        if let Err(error) = kept {
-            tracing::warn!(version, %error, "no checkpoint of the table alerts");
+/// Keeps no more in memory than what may still be sent, and the newest of each alert.
+fn drop_old_data(newest: &mut BTreeMap<Key, Row>) {
+    let mut rows = newest.values_mut().peekable();
+    while let Some(row) = rows.next() {
+        let next = rows.peek().map(|it| &it.transition.dedup_key);
+        if row.revision == SENT && next == Some(&row.transition.dedup_key) {
+            row.data = String::new();
         }
     }
 }

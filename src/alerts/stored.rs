@@ -119,8 +119,8 @@ impl Stored {
         }
         let files = replay::load_files(table, version).await?;
         let mut more: BTreeMap<Key, Row> = BTreeMap::new();
-        let fresh = files.live.into_keys().filter(|it| !self.files.contains(it));
-        let fresh = fresh.collect::<Vec<_>>();
+        let fresh = files.live.keys().filter(|it| !self.files.contains(*it));
+        let fresh = fresh.cloned().collect::<Vec<_>>();
         for path in &fresh {
             for row in read_file(&self.folder.join(path))? {
                 let waits = self.settled && row.revision == DECIDED;
@@ -130,7 +130,7 @@ impl Stored {
             }
         }
         // Only now: what failed on the way is read again.
-        self.files.extend(fresh);
+        self.files = files.live.into_keys().collect();
         self.version = Some(version);
         self.told.extend(more.keys().cloned());
         let mut more = more.into_values().collect::<Vec<_>>();
