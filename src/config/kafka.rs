@@ -76,6 +76,9 @@ const OWNED: &[(&str, &str)] = &[
     ("ssl.key.password", "set kafka.ssl_key_password_file"),
     ("queued.max.messages.kbytes", "set limits.prefetch"),
     ("queued.min.messages", "set limits.prefetch"),
+    ("fetch.max.bytes", "set limits.prefetch"),
+    ("fetch.message.max.bytes", "set limits.prefetch"),
+    ("max.partition.fetch.bytes", "set limits.prefetch"),
     (
         "enable.auto.commit",
         "remove it: the lake holds the positions",

@@ -27,8 +27,14 @@ use rdkafka::config::ClientConfig;
 use crate::config::Config;
 use crate::config::kafka::Kafka;
 
-/// Bytes that one fetch may ask for: small fetches are as fast as large, and bound memory.
-const FETCH_BYTES: usize = 2 << 20;
+/// One fetch asks a broker for this share of `limits.prefetch`, over all its partitions: what comes is
+/// compressed, often to a tenth, and whole in memory before it is counted. Small fetches are as fast as
+/// large ones.
+const FETCHES: usize = 16;
+/// The least that librdkafka takes: its greatest record by default.
+const FETCH_BYTES_MIN: usize = 1 << 20;
+/// The most: its default.
+const FETCH_BYTES_MAX: usize = 50 << 20;
 /// How often librdkafka tells how its connections and queues stand, ms.
 const STATISTICS_MS: &str = "2000";
 
@@ -52,7 +58,9 @@ pub fn group_config(kafka: &Kafka) -> ClientConfig {
 /// The consumer's configuration.
 pub fn consumer_config(kafka: &Kafka, config: &Config) -> ClientConfig {
     let mut client = group_config(kafka);
-    let prefetch_kib = (config.limits.prefetch_bytes / 1024).max(1).to_string();
+    let prefetch_bytes = config.limits.prefetch_bytes;
+    let prefetch_kib = (prefetch_bytes / 1024).max(1).to_string();
+    let fetch_bytes = (prefetch_bytes / FETCHES).clamp(FETCH_BYTES_MIN, FETCH_BYTES_MAX);
     client
         .set("partition.assignment.strategy", "cooperative-sticky")
         .set("enable.auto.commit", "false")
@@ -65,7 +73,8 @@ pub fn consumer_config(kafka: &Kafka, config: &Config) -> ClientConfig {
         .set("topic.metadata.refresh.interval.ms", "10000")
         // The default of 1 s makes a bounded queue stall for seconds.
         .set("fetch.queue.backoff.ms", "5")
-        .set("fetch.message.max.bytes", FETCH_BYTES.to_string())
+        .set("fetch.max.bytes", fetch_bytes.to_string())
+        .set("fetch.message.max.bytes", FETCH_BYTES_MIN.to_string())
         .set("queued.max.messages.kbytes", prefetch_kib)
         .set("queued.min.messages", "100000")
         .set("statistics.interval.ms", STATISTICS_MS);

@@ -39,7 +39,8 @@ impl BrokerFacts {
             return facts;
         };
         for (number, partition) in &topic.partitions {
-            facts.prefetch_bytes += partition.fetchq_size;
+            // All partitions lead into one queue, and each tells of that.
+            facts.prefetch_bytes = facts.prefetch_bytes.max(partition.fetchq_size);
             // Readers of committed records get no further than the last stable offset.
             let end = match partition.ls_offset {
                 unknown if unknown < 0 => partition.hi_offset,
@@ -104,7 +105,7 @@ mod tests {
         let facts = BrokerFacts::of(&statistics, "t");
         assert_eq!((facts.connected, facts.missing), (1, 0));
         assert_eq!(facts.ends, BTreeMap::from([(0, 7), (1, 5)]));
-        assert_eq!(facts.prefetch_bytes, 30);
+        assert_eq!(facts.prefetch_bytes, 10);
         assert!(facts.is_whole());
         assert_eq!(BrokerFacts::of(&statistics, "u").ends, BTreeMap::new());
     }

@@ -17,7 +17,7 @@ PAYLOAD = (b'{"request_id":"0190a4c2-7b1e-7c3d-9f00-%012x","attempt":0,"service"
            b'"provider":"openai","decision":"success","tenant":"t-%d","elapsed_ms":%d,"status_code":200,'
            b'"input_tokens":1000,"cached_input_tokens":200,"output_tokens":100,"max_tokens":1024,"streamed":false,'
            b'"prompt_hash":"sha256:%064x","labels":{"region":"eu-west-1","release":"2026.11.2","caller":"cart"}}')
-COUNT = int(os.environ.get("RETRYTOLL_BACKLOG", 0)) or (5_000_000 if cases.LONG else 200_000)
+COUNT = int(os.environ.get("RETRYTOLL_BACKLOG", 0)) or (5_000_000 if cases.LONG else 1_000_000)
 
 
 def under_a_cap(w):
