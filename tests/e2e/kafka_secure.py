@@ -2,12 +2,14 @@
 
 Starts a broker of its own with secure listeners."""
 
+import copy
 import json
 import pathlib
 import secrets
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from harness import broker, cases, events
 from harness.world import QUICK, World, words
@@ -48,6 +50,13 @@ def start(w, command, topic, listener, settings, env=None, flags=(), **more):
                    *words(given), env=env)
 
 
+def at_once(work, items):
+    """Some at a time: most of it is waiting."""
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(work, *item) for item in items]:
+            done.result()
+
+
 def no_secret_in(w, *more):
     """No output and no table holds a password, or one of `more`."""
     hidden = [word.encode() for word in (password(), (TLS / "key-password").read_text(), *more)]
@@ -74,24 +83,26 @@ def ways():
 
 def every_way_in(w):
     """Check says that all is well; rows, dead letters and an alert come through, logged at the finest level."""
-    for number, (name, listener, settings, env) in enumerate(ways()):
-        topic = w.topic(2)
-        # A source that nobody reads any more would hold back the alerts of the next.
-        w.lake = w.folder / f"lake-{number}"
-        w.beside(topic, "alerts")
-        w.beside(topic, "breaker")
+    def come_in(number, name, listener, settings, env, made):
+        # Each has a lake of its own: a source that nobody reads any more would hold back the alerts of the next.
+        own = copy.copy(w)
+        own.lake = w.folder / f"lake-{number}"
+        topic = own.topic(2)
+        own.beside(topic, "alerts")
+        own.beside(topic, "breaker")
         # A little ago, so that a tick of the alert rules lies behind them.
-        made = events.mixture(w.rng, 200, 2, name.replace(" ", "-"))
         broker.produce(topic, [(*record, int(time.time() * 1000) - 5_000) for record in made])
-        checked = start(w, "check", topic, listener, settings, env).ends(0, ENDS_WITHIN)
+        checked = start(own, "check", topic, listener, settings, env).ends(0, ENDS_WITHIN)
         assert "wrong" not in checked.out.read_text(), checked.out.read_text()
         more = QUICK | {"kafka.group": f"{topic}-group", "alerts.retries_per_hour": 1, "jobs.tick": "1s"}
-        start(w, "run", topic, listener, settings, env, ["--until-end", "--log", "trace"], **more).ends(0, 120)
-        w.check(topic)
+        start(own, "run", topic, listener, settings, env, ["--until-end", "--log", "trace"], **more).ends(0, 120)
+        own.check(topic)
         told = [json.loads(message.value()) for message in broker.messages(f"{topic}.alerts")]
         rules = {event["data"]["dedup_key"].split("/")[0] for event in told}
         assert "retry_budget" in rules, f"{name}: {rules}"
-        start(w, "check", topic, listener, settings, env, ["--show"]).ends(0, ENDS_WITHIN)
+        start(own, "check", topic, listener, settings, env, ["--show"]).ends(0, ENDS_WITHIN)
+    at_once(come_in, [(number, *way, events.mixture(w.rng, 200, 2, way[0].replace(" ", "-")))
+                      for number, way in enumerate(ways())])
     no_secret_in(w)
 
 
@@ -126,12 +137,14 @@ def what_is_wrong_is_said(w):
     secret = secrets.token_urlsafe(24)
     wrong = w.folder / "wrong"
     wrong.write_text(secret)
-    for name, listener, settings, code, what, mend in mistakes(wrong):
+
+    def is_said(name, listener, settings, code, what, mend):
         checked = start(w, "check", topic, listener, settings).ends(1, ENDS_WITHIN).out.read_text()
         ran = start(w, "run", topic, listener, settings, None, ["--log", "debug"]).ends(code, ENDS_WITHIN).text()
         error = ran[("\n" + ran).rindex("\nerror: "):]
         for text in (checked, error):
             assert what in text and mend in text, f"{name}: {text}"
+    at_once(is_said, mistakes(wrong))
     no_secret_in(w, secret)
 
 

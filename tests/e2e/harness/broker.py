@@ -55,7 +55,7 @@ def partitions_of(topic):
 
 
 def create(topic, partitions, config=None):
-    done(admin().create_topics([NewTopic(topic, partitions, 1, config=config or {})]))
+    done(admin().create_topics([NewTopic(topic, partitions, -1, config=config or {})]))
     cases.until(f"topic {topic}", lambda: len(partitions_of(topic)) == partitions, 20)
 
 
