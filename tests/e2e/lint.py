@@ -175,7 +175,9 @@ def torn(w):
     few = answer(w, *topic_flags(topic), "--events", 9)["looked_at"]
     assert few["events"] + few["nulls"] + few["dead_letters"] == 9, few
     assert (few["nulls"], few["dead_letters"]) == (1, 1), few
-    assert groups() == before, groups() - before
+    # Those of other topics come and go meanwhile.
+    made = {name for name in groups() - before if topic in name or not name.startswith("e2e-")}
+    assert not made, made
     consumer = Consumer({"bootstrap.servers": broker.bootstrap(), "group.id": f"{topic}-group"})
     committed = consumer.committed([broker.TopicPartition(topic, p) for p in range(3)], timeout=20)
     consumer.close()
