@@ -149,7 +149,7 @@ class Round:
             fault = self.next_fault(leads)
             toll = self.start(slot, fault)
             self.produce(160)
-            is_claimed = False
+            is_claimed, led = False, time.monotonic()
             deadline = time.monotonic() + (self.rng.uniform(1, 4) if fault == "random" else
                                            4 * PATIENCE_S if fault in EARLY + LATE else PATIENCE_S)
             while toll.process.poll() is None and not self.failed:
@@ -158,7 +158,10 @@ class Round:
                     if died is not None:
                         with self.lock:
                             self.figures.recovery_s = max(self.figures.recovery_s, time.monotonic() - died)
+                if is_claimed:
                     leads = 0 in toll.owned()
+                if leads:
+                    led = time.monotonic()
                 if fault == "frozen" and is_claimed:
                     self.freeze(toll)
                     break
@@ -167,6 +170,8 @@ class Round:
                 if fault is None and leads and self.leaders:
                     break  # it leads by now, and should die of it
                 if fault in EARLY + LATE:
+                    if time.monotonic() - led > PATIENCE_S:
+                        break  # another leads
                     self.age_orphans()
                     self.produce(10)
                 threading.Event().wait(0.1)
