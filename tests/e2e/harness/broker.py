@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from . import cases
 
+ADMIN = threading.Lock()
 SCRIPT = str(pathlib.Path(__file__).parents[3] / "scripts/kafka")
 
 
@@ -37,9 +38,14 @@ def bootstrap():
     return os.environ["KAFKA_BOOTSTRAP"]
 
 
-@functools.cache
 def admin():
-    """One for all: an answer is lost with the client that asked."""
+    """One for all, threads too: an answer is lost with the client that asked."""
+    with ADMIN:
+        return the_admin()
+
+
+@functools.cache
+def the_admin():
     return AdminClient({"bootstrap.servers": bootstrap()})
 
 
