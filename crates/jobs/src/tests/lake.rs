@@ -399,5 +399,10 @@ async fn a_query_ends_when_its_time_is_over() {
             "{sql}"
         );
     }
-    assert_eq!(answer(&session, "SELECT count(*) FROM attempts").await, "1");
+    // The session goes on. On a busy machine this takes longer, too, now and then.
+    let mut answers = Vec::new();
+    while answers.len() < 20 && answers.last().is_none_or(|it| it != "1") {
+        answers.push(answer(&session, "SELECT count(*) FROM attempts").await);
+    }
+    assert_eq!(answers.last().unwrap(), "1");
 }
