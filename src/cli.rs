@@ -6,7 +6,6 @@
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Read, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::builder::StyledStr;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -114,8 +113,8 @@ Exit codes: 0 fine, 1 failed, 2 usage or configuration, 3 a gate not met.
 Configuration: retrytoll.toml, before it RETRYTOLL_* variables, before them flags.";
 
 /// Parses the arguments (the first is the program's name) and runs the command.
-pub fn run(args: impl IntoIterator<Item = OsString>, mut world: World) -> ExitCode {
-    run_in(args, &mut world).into()
+pub fn run(args: impl IntoIterator<Item = OsString>, mut world: World) -> Exit {
+    run_in(args, &mut world)
 }
 
 fn run_in(args: impl IntoIterator<Item = OsString>, world: &mut World) -> Exit {

@@ -5,7 +5,6 @@
 
 use std::error::Error;
 use std::io::{ErrorKind, Write};
-use std::process::ExitCode;
 
 use crate::config::Mistakes;
 
@@ -20,14 +19,24 @@ pub enum Exit {
     GateNotMet,
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Fine => 0,
-            Exit::Failed => 1,
-            Exit::Usage => 2,
-            Exit::GateNotMet => 3,
-        })
+impl Exit {
+    /// What the system is told.
+    #[must_use]
+    pub fn code(self) -> i32 {
+        match self {
+            Self::Fine => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::GateNotMet => 3,
+        }
+    }
+
+    /// Ends the process at once, without what libraries registered for its end: OpenSSL would free
+    /// what a thread of librdkafka, about to connect, is reading.
+    pub fn end(self) -> ! {
+        // Who reads no more has enough.
+        let _ = std::io::stdout().flush();
+        signal_hook::low_level::exit(self.code())
     }
 }
 

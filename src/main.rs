@@ -1,9 +1,7 @@
 //! Arguments and the machine → exit code.
 
-use std::process::ExitCode;
-
 use retrytoll::cli::{World, run};
 
-fn main() -> ExitCode {
-    run(std::env::args_os(), World::real())
+fn main() {
+    run(std::env::args_os(), World::real()).end()
 }

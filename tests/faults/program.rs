@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         .with(log)
         .with(faults.with_filter(points))
         .init();
-    run(std::env::args_os(), World::real())
+    run(std::env::args_os(), World::real()).end()
 }
 
 enum Action {
