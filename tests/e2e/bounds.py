@@ -44,14 +44,13 @@ def of_every_date(w):
     first = datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC)
     hours = w.rng.sample(range(400 * 24), 5_000)
     made, due = [], {}
-    count = COUNT // 2
-    for n in range(count):
+    for n in range(COUNT):
         at = first + datetime.timedelta(hours=w.rng.choice(hours), seconds=w.rng.randrange(3_600))
         made.append({"request_id": f"r-{n}", "attempt": 0, "model": "gpt-4o", "decision": "success", "ts": at.isoformat(),
                      "input_tokens": n % 1_000, "output_tokens": 10})
         due[at.date()] = due.get(at.date(), 0) + 1
     peak, open_max = ingest_watched(w, write(w, made), SMALL)
-    print(f"{count} events of {len(due)} dates: peak {peak / 1e6:.0f} MB, {open_max} files open at a time")
+    print(f"{COUNT} events of {len(due)} dates: peak {peak / 1e6:.0f} MB, {open_max} files open at a time")
     found = dict(w.query("SELECT date, count(*) FROM attempts WHERE CAST(ts AS DATE) = date GROUP BY 1"))
     assert found == due
     assert 0 < open_max <= 16 + 16, open_max  # the flush's, and those that compaction merges
