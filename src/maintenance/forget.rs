@@ -240,8 +240,8 @@ impl Forgetting {
     }
 
     async fn done(&mut self) -> Result<(), LakeError> {
-        let keys = BTreeMap::from([(self.key.clone(), self.until_ms)]);
-        self.attempts.writer.forgot(&keys).await.map(drop)
+        let done = self.attempts.writer.forgot(&self.key, self.until_ms).await;
+        done.map(drop)
     }
 
     fn rows(&self) -> BTreeMap<&'static str, u64> {

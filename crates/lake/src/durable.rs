@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 
 use crate::error::LakeError;
 use crate::log::Entry;
@@ -110,12 +110,7 @@ pub(crate) async fn set_aside_cut(table: PathBuf, now_ms: i64) -> Result<Vec<Pat
             tracing::warn!(version, "the checkpoint is cut, the entries are read instead");
             aside.push(rename_cut(&path, now_ms)?);
             let hint = folder.join("_last_checkpoint");
-            match fs::remove_file(&hint) {
-                Err(e) if e.kind() != ErrorKind::NotFound => {
-                    return Err(LakeError::io("remove", &hint, e));
-                }
-                _ => {}
-            }
+            remove_if_there(&hint)?;
         }
         if !aside.is_empty() {
             sync_folder(&folder)?;
@@ -187,12 +182,7 @@ pub(crate) async fn remove_unfinished(
                     folders.push(path);
                 } else if is_unfinished(&path) && written_ms(&meta) < before_ms {
                     if !dry_run {
-                        match fs::remove_file(&path) {
-                            Err(e) if e.kind() != ErrorKind::NotFound => {
-                                return Err(LakeError::io("remove", &path, e));
-                            }
-                            _ => {}
-                        }
+                        remove_if_there(&path)?;
                     }
                     let name = path.strip_prefix(&table).unwrap_or(&path);
                     found.push((name.display().to_string(), meta.len()));
@@ -214,14 +204,17 @@ fn is_unfinished(path: &Path) -> bool {
         })
 }
 
+/// What has no time is not old.
 fn written_ms(meta: &fs::Metadata) -> i64 {
-    let age = meta
-        .modified()
-        .ok()
-        .and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-    age.map_or(i64::MAX, |age| {
-        i64::try_from(age.as_millis()).unwrap_or(i64::MAX)
-    })
+    meta.modified()
+        .map_or(i64::MAX, |at| DateTime::<Utc>::from(at).timestamp_millis())
+}
+
+fn remove_if_there(path: &Path) -> Result<(), LakeError> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(LakeError::io("remove", path, e)),
+        _ => Ok(()),
+    }
 }
 
 async fn blocking<T: Send + 'static>(

@@ -119,6 +119,8 @@ impl AddAssign for Edited {
 
 /// A file that was edited, not yet committed.
 struct Done {
+    /// When that was begun, ms.
+    began_ms: i64,
     add: Add,
     new: Option<DataFile>,
     change: Change,
@@ -128,8 +130,6 @@ struct Done {
 #[derive(Default)]
 struct Work {
     edited: BTreeMap<String, Done>,
-    /// When the first of them was begun, ms.
-    began_ms: Option<i64>,
     /// Files without a row to change, since the first commit.
     clean: BTreeSet<String>,
 }
@@ -185,7 +185,6 @@ pub async fn edit(
                     return Ok(all);
                 }
                 work.edited.clear();
-                work.began_ms = None;
                 tries = 0;
             }
             Ok(Replaced::PlanAgain(_)) => tries += 1,
@@ -224,7 +223,6 @@ impl Work {
             .extract_if(.., |path, _| !files.live.contains_key(path));
         let orphans: Vec<_> = gone.filter_map(|(_, done)| done.new).collect();
         drop_files(writer, orphans).await;
-        self.forget_age();
         let shape = Shape::of(writer, &plan.layout)
             .map_err(|e| LakeError::data("read the table's columns", e))?;
         for (path, add) in &files.live {
@@ -235,16 +233,12 @@ impl Work {
             if self.is_full(writer.now_ms(), plan)? {
                 return Ok(Came::Full);
             }
-            let began_ms = writer.now_ms();
-            match edit_file(&shape, add, rows, plan.dry_run).await {
+            match edit_file(&shape, add, rows, writer.now_ms(), plan.dry_run).await {
                 Ok(Some(done)) if done.change == Change::default() => {
                     drop_files(writer, done.new).await;
                     self.clean.insert(path.clone());
                 }
-                Ok(Some(done)) => {
-                    self.began_ms.get_or_insert(began_ms);
-                    self.edited.insert(path.clone(), done);
-                }
+                Ok(Some(done)) => drop(self.edited.insert(path.clone(), done)),
                 Ok(None) => drop(self.clean.insert(path.clone())),
                 Err(_) if !is_live(writer, path).await? => return Ok(Came::Overtaken),
                 Err(e) => return Err(LakeError::data(format!("rewrite {path}"), e)),
@@ -256,7 +250,7 @@ impl Work {
     /// Whether what was done is to be committed before more is: half of a flush's greatest age is left
     /// for that.
     fn is_full(&self, now_ms: i64, plan: &EditPlan) -> Result<bool, LakeError> {
-        let age_ms = self.began_ms.map_or(0, |began_ms| now_ms - began_ms);
+        let age_ms = self.began_ms().map_or(0, |began_ms| now_ms - began_ms);
         if plan.files_max < usize::MAX {
             return Ok(self.edited.len() >= plan.files_max || age_ms > FLUSH_AGE_MS_MAX / 2);
         }
@@ -266,6 +260,11 @@ impl Work {
             }),
             false => Ok(false),
         }
+    }
+
+    /// When the first file of the next commit was begun, ms.
+    fn began_ms(&self) -> Option<i64> {
+        self.edited.values().map(|it| it.began_ms).min()
     }
 
     fn replacement(
@@ -278,7 +277,7 @@ impl Work {
         let done = self.edited.values();
         Replacement {
             operation: plan.operation,
-            began_ms: self.began_ms.unwrap_or_else(|| writer.now_ms()),
+            began_ms: self.began_ms().unwrap_or_else(|| writer.now_ms()),
             planned_at: version,
             removes: done.clone().map(|it| it.add.clone()).collect(),
             adds: done.filter_map(|it| it.new.clone()).collect(),
@@ -306,15 +305,7 @@ impl Work {
                 self.edited.insert(path, done);
             }
         }
-        self.forget_age();
         self.edited.len() < before
-    }
-
-    /// Nothing is as old as nothing.
-    fn forget_age(&mut self) {
-        if self.edited.is_empty() {
-            self.began_ms = None;
-        }
     }
 
     /// Removes new files of which none is in a commit, nor in one that may still arrive.
@@ -340,6 +331,7 @@ async fn edit_file(
     shape: &Shape,
     add: &Add,
     rows: &dyn EditRows,
+    began_ms: i64,
     dry_run: bool,
 ) -> Result<Option<Done>, Cause> {
     if !file_concerns(shape, &add.path, rows).await? {
@@ -373,6 +365,7 @@ async fn edit_file(
         None => None,
     };
     Ok(Some(Done {
+        began_ms,
         add: add.clone(),
         new,
         change,

@@ -67,15 +67,13 @@ impl Writer {
         self.state_txns("FORGET", vec![(app_id, until_ms)]).await
     }
 
-    /// States that no file has rows of these tenants from before then.
+    /// States that no file has rows of this tenant from before `until_ms`.
     ///
     /// # Errors
     /// As [`Writer::flush`].
-    pub async fn forgot(&mut self, keys: &BTreeMap<String, i64>) -> Result<Committed, LakeError> {
-        let txn =
-            |(key, until_ms): (&String, &i64)| (format!("{FORGOT_PREFIX}{TENANT}{key}"), *until_ms);
-        self.state_txns("FORGOT", keys.iter().map(txn).collect())
-            .await
+    pub async fn forgot(&mut self, key: &str, until_ms: i64) -> Result<Committed, LakeError> {
+        let app_id = format!("{FORGOT_PREFIX}{TENANT}{key}");
+        self.state_txns("FORGOT", vec![(app_id, until_ms)]).await
     }
 }
 

@@ -367,7 +367,7 @@ async fn whoever_owns_a_partition_is_fenced_by_what_is_forgotten() {
     a.claim(&starts(&[0, 1])).await.unwrap();
     let keys = crate::forget::unfinished(&a.state().txns);
     assert_eq!(keys, BTreeMap::from([("0a".to_owned(), NOW_MS)]));
-    m.forgot(&keys).await.unwrap();
+    m.forgot("0a", NOW_MS).await.unwrap();
     a.flush(&world.flush(&run(0, 30, 31))).await.unwrap();
     assert_eq!(world.rows().await.len(), 33);
     assert!(crate::forget::unfinished(&a.state().txns).is_empty());
